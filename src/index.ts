@@ -25,7 +25,7 @@ export type * from "./lock/store.ts";
 export type { AcquireOptions, Submission, SubmissionIdentity } from "./lock/submission.ts";
 export type { UserId } from "./lock/submit-key.ts";
 export { type CloseOptions, SubmitLock } from "./lock/submit-lock.ts";
-export type { LookUp, WithLockOptions } from "./lock/waiting.ts";
+export type { LookUp, RepeatAttempt, WithLockOptions } from "./lock/waiting.ts";
 export { MemoryStore } from "./stores/memory-store.ts";
 export type { RedisClient } from "./stores/redis/clients/port-of.ts";
 export { RedisStore, type RedisStoreOptions } from "./stores/redis/redis-store.ts";

@@ -140,9 +140,7 @@ export function submitGuard<Req extends IncomingMessage = Request>(
       held.begin(wanted && new ResponseCapture(res, wanted));
       await run(handler, next, held, res);
     } catch (error) {
-      if (!goesOn(error)) return next(error);
-      const text = `the handler or a callback threw ${textOfThrown(error)} instead of an Error`;
-      next(new Error(text));
+      fail(error, next);
     }
   }
 
@@ -167,6 +165,11 @@ export function submitGuard<Req extends IncomingMessage = Request>(
   return Object.assign(submitGuardMiddleware, { protect: protect as SubmitGuard["protect"] });
 }
 
+function fail(error: unknown, next: Next): void {
+  const text = `the handler or a callback threw ${textOfThrown(error)} instead of an Error`;
+  next(goesOn(error) ? new Error(text) : error);
+}
+
 async function run(
   handler: Work,
   next: Next,
@@ -187,10 +190,15 @@ async function run(
     if (isPromise) await returned;
   } catch (error) {
     held.failed();
-    if (isPromise) held.finished();
-    // A handler without a promise may have started work before it threw.
-    else held.detached();
-    throw error;
+    try {
+      // First: for a client that has left, the end of the work is the end, and those who wait get this.
+      fail(error, next);
+    } finally {
+      if (isPromise) held.finished();
+      // A handler without a promise may have started work before it threw.
+      else held.detached();
+    }
+    return;
   }
   // Nothing was answered to a client that waits, so a callback must be at work behind the promise.
   const isUnseen = !isPromise || !(res.headersSent || held.exchange.ended || held.exchange.closed);

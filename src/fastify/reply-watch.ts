@@ -7,6 +7,7 @@ import { listedHeaders, type Picked } from "../http/stored-answer.ts";
 import type { AnswerToStore } from "../lock/record.ts";
 import { isNodeStream, type NodeStream, ResponseCapture, webStreamOf } from "../node/capture.ts";
 import type { NodeExchange } from "../node/exchange.ts";
+import { setImmediate } from "../time.ts";
 
 /** The function for a reply is given the payload before `onSend`, and may return another one. */
 const firstHooks = new WeakMap<FastifyReply, (body: unknown) => unknown>();
@@ -120,9 +121,11 @@ export class ReplyWatch implements Capture {
       return hasSent && value === undefined ? reply : value;
     } catch (error) {
       this.failed();
-      if (isPromise) held.finished();
       // A handler without a promise may have started work before it threw.
-      else held.detached();
+      if (!isPromise) held.detached();
+      // For a client that has left, the end of the work is the end, and the error handler is next.
+      else if (held.exchange.closed) setImmediate(() => held.finished());
+      else held.finished();
       throw error;
     }
   }
@@ -184,6 +187,10 @@ export class ReplyWatch implements Capture {
     if (this.#hasFailed || this.#wanted === undefined) return undefined;
     // Without one, the serialiser is still at work or has failed, which the status shows.
     return this.#answer ?? this.#read({}, this.#wanted);
+  }
+
+  othersAnswer(): AnswerToStore | undefined {
+    return this.#raw?.othersAnswer();
   }
 
   #read(body: unknown, { maxBodyBytes, storedHeaders }: WantedAnswer): AnswerToStore {

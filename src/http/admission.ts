@@ -1,11 +1,8 @@
-import { InvalidOptionError, isSubmitLockError, type LockClosedError } from "../errors.ts";
+import { InvalidOptionError, isSubmitLockError } from "../errors.ts";
 import { publishReplay } from "../lock/channels.ts";
-import type { SubmissionAttempt } from "../lock/lease.ts";
-import type { AcquireOptions } from "../lock/submission.ts";
-import type { UserId } from "../lock/submit-key.ts";
-import { silentStore, waitForEnd } from "../lock/waiting.ts";
+import type { RepeatAttempt } from "../lock/waiting.ts";
 import { warnOnce } from "../validation.ts";
-import type { GuardLock, ResolvedGuardOptions, ResolvedIdempotency } from "./options.ts";
+import type { ResolvedGuardOptions } from "./options.ts";
 import type { AnswerFunction, Exchange, WantedAnswer } from "./port.ts";
 import type { ProblemCode, Replay } from "./public.ts";
 import { codeOf, prefersHtml, problemOf, type RefusalReason } from "./refusals.ts";
@@ -112,10 +109,12 @@ async function decide<Source, Args extends unknown[]>(
 
   const { asked, submission } = found ?? {};
   const refused = (why: RefusalReason) => refuse(options, exchange, why, submission);
-  const attempt: Met =
-    asked === undefined || idempotency === undefined
+  const attempt: RepeatAttempt =
+    asked === undefined
       ? await lock.acquire(userId)
-      : await acquireOrWait(lock, userId, asked, idempotency, exchange);
+      : await lock.acquireOrWait(userId, asked, idempotency?.waitMs ?? 0, () =>
+          isTooLate(exchange),
+        );
   switch (attempt.outcome) {
     case "acquired": {
       if (isTooLate(exchange)) {
@@ -127,16 +126,19 @@ async function decide<Source, Args extends unknown[]>(
       const wanted = submission === undefined ? ofStatus : idempotency;
       return { kind: "run", held, isOwner: true, wanted };
     }
-    case "completed": {
+    case "completed":
+    case "told": {
       const { ageMs } = attempt;
-      const replay = replayOf(options, attempt, exchange);
+      const isTold = attempt.outcome === "told";
+      const replay = replayOf(options, attempt, exchange, isTold);
       if (replay !== undefined) {
-        publishReplay({ key, ageMs, source: submission?.source ?? "key" });
+        publishReplay({ key, ageMs, isTold, source: submission?.source ?? "key" });
         const answer = options.onReplay ?? options.replay;
         return { kind: "answer", answer: (...args) => answer(...args, replay) };
       }
-      const why = { expiresInMs: 0, sameSubmission: true, answerUnavailable: true } as const;
-      return refused({ reason: "contended", ...why, isCooldown: false });
+      const why = { expiresInMs: 0, sameSubmission: true, isCooldown: false } as const;
+      const ended = isTold ? ({ answerUnavailable: false, hasEnded: true } as const) : kept;
+      return refused({ reason: "contended", ...why, ...ended });
     }
     case "contended": {
       const { expiresInMs, hasEnded, isCooldown = false, sameSubmission = false } = attempt;
@@ -167,47 +169,25 @@ function checkInnerGuard({ cooldownMs, idempotency }: HoldOptions, outer: Reques
   );
 }
 
-/** An attempt. `hasEnded`: the same submission was in flight, and ended without an answer. */
-type Met = SubmissionAttempt & { readonly isRepeat?: true; readonly hasEnded?: true };
+const kept = { answerUnavailable: true } as const;
 
-/** If the same submission is in flight, waits for its end, and never runs it again. */
-async function acquireOrWait(
-  lock: GuardLock,
-  userId: UserId,
-  asked: AcquireOptions,
-  { acquireTimeoutMs, waitMs }: ResolvedIdempotency<never>,
-  exchange: Exchange,
-): Promise<Met> {
-  const attempt = await lock.acquire(userId, asked);
-  if (attempt.outcome !== "contended" || attempt.sameSubmission !== true) return attempt;
-  const look = () => lock.lookUp(userId, asked);
-  try {
-    const { id, fingerprint } = asked.submission;
-    const identity = `${lock.keyFor(userId)} ${id} ${fingerprint}`;
-    const isAbandoned = () => isTooLate(exchange);
-    const seen = await waitForEnd(lock, identity, look, waitMs, acquireTimeoutMs, isAbandoned);
-    if (seen.outcome === "in-flight") return attempt;
-    if (seen.outcome === "none") return { ...attempt, hasEnded: true };
-    if (seen.outcome !== "unknown") return seen;
-    return { outcome: "unavailable", cause: silentStore(), isRepeat: true };
-  } catch (error) {
-    // The lock was closed while the request waited.
-    return { outcome: "unavailable", cause: error as LockClosedError, isRepeat: true };
-  }
-}
-
-/** The answer for a repeat; `undefined` where it was not kept, or this client cannot read it. */
+/**
+ * The answer for a repeat; `undefined` where it was not kept, or this client cannot read it.
+ *
+ * @param isTold whatever the first request was answered, this one gets it.
+ */
 function replayOf(
   { idempotency, onReplay }: ResolvedGuardOptions<never, never>,
   { ageMs, answer: stored }: Omit<Replay, "reason">,
   exchange: Exchange,
+  isTold: boolean,
 ): Replay | undefined {
   const headers = listedHeaders(idempotency?.storedHeaders ?? new Set(), stored.headers);
   // Of the body that was not kept.
   if (stored.body === undefined) delete headers["content-encoding"];
   const answer = { ...stored, headers };
   // A handler that calls `lease.complete` may have kept a status that a guard never keeps.
-  if (answer.status < 200 || answer.status >= 500) return undefined;
+  if (answer.status < 200 || (answer.status >= 500 && !isTold)) return undefined;
   const isShown = onReplay !== undefined || isReadable(answer, exchange.header("accept-encoding"));
   return isShown ? { reason: "replay", answer, ageMs } : undefined;
 }

@@ -29,6 +29,8 @@ export interface Exchange {
 export interface Capture {
   /** Returns `undefined` without an answer; its `body` is `undefined` if incomplete or too long. */
   answer(): AnswerToStore | undefined;
+  /** The answer of an error handler, in place of a handler that has failed. */
+  othersAnswer?(): AnswerToStore | undefined;
   /** The handler has failed: an answer that is given from now on is not its own. */
   failed(): void;
   /** The response has ended while work goes on: another may have answered, such as a time-out. */

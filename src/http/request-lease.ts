@@ -107,8 +107,9 @@ export class RequestLease {
     // Kept as done: a success that is repeated without what its headers say is none.
     const bounded = answer !== undefined && hasLongHeaders(answer) ? done : answer;
     const kept = isKept ? bounded : otherwise;
+    const told = kept === undefined ? this.#told(answer) : undefined;
     try {
-      endLease(lease, kept, Math.max(cooldownMs, outerWorkMs), exchange);
+      endLease(lease, kept, Math.max(cooldownMs, outerWorkMs), exchange, told);
     } catch {
       // The store has no cooldowns, or cannot keep such an answer: nothing was ended.
       setTimeout(() => endLease(lease, otherwise, 0, exchange), outerWorkMs);
@@ -121,6 +122,15 @@ export class RequestLease {
     if (submission === undefined) return false;
     if (IdentifiedSubmission.isPlaced(submission)) return true;
     return this.#capture?.isDone === true && IdentifiedSubmission.isStored(submission);
+  }
+
+  /** Rule 25: the answer for repeats that are waiting for it now, whoever gave it. */
+  #told(answer: AnswerToStore | undefined): AnswerToStore | undefined {
+    const { options, submission } = this;
+    if (submission === undefined || !options.idempotency?.waitMs) return undefined;
+    const told = answer ?? this.#capture?.othersAnswer?.();
+    const isWhole = told?.body !== undefined && told.status >= 200 && !hasLongHeaders(told);
+    return isWhole ? told : undefined;
   }
 
   #isKept(answer: AnswerToStore): boolean {
@@ -155,9 +165,13 @@ export function endLease(
   answer: AnswerToStore | undefined,
   cooldownMs: number,
   exchange: Exchange,
+  told?: AnswerToStore,
 ): void {
   const options = cooldownMs > 0 ? { cooldownMs } : undefined;
-  const ended = answer === undefined ? lease.release(options) : lease.complete(answer, options);
+  const ended =
+    answer === undefined
+      ? lease.release(told === undefined ? options : { ...options, told })
+      : lease.complete(answer, options);
   exchange.leaseEnds?.(ended);
 }
 

@@ -108,6 +108,10 @@ export class ContextCapture implements Capture {
     return { ...head, body: isSame ? said.body : undefined };
   }
 
+  othersAnswer(): AnswerToStore | undefined {
+    return this.#response.othersAnswer();
+  }
+
   #read(): Head & AnswerToStore {
     const { body, response, status } = this.#ctx;
     const headers = pickHeaders(this.#wanted.storedHeaders, this.#ctx.res);

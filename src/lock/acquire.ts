@@ -16,8 +16,11 @@ import {
 } from "./runtime.ts";
 import type { AcquireReply, AcquireRequest, Answered, NoAnswer } from "./store.ts";
 
-/** Called once, within `acquireTimeoutMs`. `held` is behind the lease of an acquired attempt. */
-export type OnEnd = (attempt: SubmissionAttempt, held?: HeldLease) => void;
+/**
+ * Called once, within `acquireTimeoutMs`. `held` is behind the lease of an acquired attempt; `holderId`
+ * is the owner id of a holder that is at work on the same submission.
+ */
+export type OnEnd = (attempt: SubmissionAttempt, held?: HeldLease, holderId?: string) => void;
 
 /**
  * One attempt: one owner id, one idempotent acquire in as many requests as it takes, one verdict.
@@ -45,6 +48,7 @@ export class Acquiring extends Timer {
   #wasOutOfWindow = false;
   #lostAReply = false;
   #lastFailure: NoAnswer | undefined;
+  #holderId: string | undefined;
   #ended = false;
 
   constructor(runtime: LockRuntime, command: CallerCommand, onEnd: OnEnd) {
@@ -114,7 +118,8 @@ export class Acquiring extends Timer {
         break;
       }
       case "contended": {
-        const { expiresInMs, isCooldown = false, sameSubmission = false } = reply;
+        const { expiresInMs, holderId, isCooldown = false, sameSubmission = false } = reply;
+        this.#holderId = holderId;
         this.#end({ outcome: "contended", expiresInMs, sameSubmission, isCooldown });
         break;
       }
@@ -132,6 +137,9 @@ export class Acquiring extends Timer {
       }
       case "mismatched":
         this.#end({ outcome: "mismatched", inFlight: reply.inFlight });
+        break;
+      case "told":
+        // Only a look is answered so.
         break;
       default:
         // The failure of an older request decides nothing: the timer of the newest goes on.
@@ -201,6 +209,6 @@ export class Acquiring extends Timer {
       this.#onEnd(closedAttempt());
       return;
     }
-    this.#onEnd(attempt, held);
+    this.#onEnd(attempt, held, this.#holderId);
   }
 }

@@ -95,6 +95,8 @@ export interface ReplayMessage {
   readonly key: string;
   /** How long ago the submission was completed, in milliseconds. */
   readonly ageMs: number;
+  /** The answer was not kept: the client was waiting for it. */
+  readonly isTold: boolean;
   /** The id's origin: the `Idempotency-Key` header, or the option `submissionId` (`derived`). */
   readonly source: "key" | "derived";
 }

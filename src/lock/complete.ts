@@ -5,7 +5,7 @@ import { type CompleteOutcome, completeChannel, duplicateChannel } from "./chann
 import { encodeRecord, type RecordContent } from "./record.ts";
 import { type OnReport, Releasing, UntilAnswered } from "./release.ts";
 import { type CallerCommand, type InFlight, type LockRuntime, publish } from "./runtime.ts";
-import type { CompleteReply, CompleteRequest, LockTimes, NoAnswer } from "./store.ts";
+import type { CompleteReply, CompleteRequest, LockTimes, NoAnswer, RecordBytes } from "./store.ts";
 
 /** Called once, within 2 × `acquireTimeoutMs` + `ttlMs`. */
 export type OnCompleted = OnReport<CompleteOutcome>;
@@ -31,7 +31,7 @@ export function patienceMs({ acquireTimeoutMs, ttlMs }: LockTimes): number {
 export class Completing extends UntilAnswered<CompleteRequest, CompleteReply, CompleteOutcome> {
   readonly #inFlight: InFlight;
   // Rules 15 and 19: record, expiry and end of the cooldown are fixed once; each copy has the same.
-  readonly #record: string;
+  readonly #record: RecordBytes;
   readonly #expiresAtMs: number;
   readonly #cooldownUntilMs: number;
 

@@ -4,7 +4,7 @@ import { performance, wallClock } from "../time.ts";
 import { Timer } from "../timer-wheel.ts";
 import { lostChannel } from "./channels.ts";
 import { Completing, type OnCompleted, patienceMs } from "./complete.ts";
-import type { RecordContent } from "./record.ts";
+import { type AnswerToStore, encodeRecord, type RecordContent } from "./record.ts";
 import { type OnReleased, Releasing } from "./release.ts";
 import { type CallerCommand, type InFlight, type LockRuntime, publish, write } from "./runtime.ts";
 import type { LockTimes, OwnedReply } from "./store.ts";
@@ -164,8 +164,8 @@ export class HeldLease extends Timer {
     return Math.ceil(this.clock.now() + this.#storeOffsetMs);
   }
 
-  /** Call once, and not after `complete`. */
-  release(onReleased?: OnReleased, cooldownMs = 0): void {
+  /** Call once, and not after `complete`. @param told the answer of the run (rule 25). */
+  release(onReleased?: OnReleased, cooldownMs = 0, told?: AnswerToStore): void {
     this.#isWatched = false;
     this.runtime.watchdogs.clear(this);
     this.#isReleased = true;
@@ -179,8 +179,21 @@ export class HeldLease extends Timer {
     const { clock, command, runtime } = this;
     const { validUntil } = this.validity;
     const isValid = () => clock.now() < validUntil;
+    const { ownerId, submission } = command;
+    const record =
+      told &&
+      submission &&
+      encodeRecord(submission.fingerprint, ownerId, told, this.#storeTimeMs());
     // Rule 5: also retires the requests of the acquire that are in flight.
-    new Releasing(runtime, command, this.#inFlight, isValid, onReleased, cooldownUntil).begin();
+    new Releasing(
+      runtime,
+      command,
+      this.#inFlight,
+      isValid,
+      onReleased,
+      cooldownUntil,
+      record,
+    ).begin();
   }
 
   /** Call once, and not after `release`. @throws InvalidOptionError without a submission. */

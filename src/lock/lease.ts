@@ -94,9 +94,9 @@ export interface Lease {
    * `acquireTimeoutMs`, and goes on in the background if Redis is silent. A second call returns the
    * promise of the first. After `complete`, it settles when that does.
    *
-   * @throws InvalidOptionError for an invalid `cooldownMs`.
+   * @throws InvalidOptionError for an invalid option.
    */
-  release(options?: ReleaseOptions): Promise<ReleaseOutcome>;
+  release(options?: ReleaseOptions & ToldOptions): Promise<ReleaseOutcome>;
   /**
    * Keeps the answer of the submission and releases the lock, in one step: a later acquire of the
    * same submission is `completed` with this answer. A lost lease can be completed, too. Never
@@ -121,6 +121,15 @@ export interface ReleaseOptions {
    * @defaultValue 0
    */
   readonly cooldownMs?: number | undefined;
+}
+
+/** More options of `release`. */
+export interface ToldOptions {
+  /**
+   * The answer of this run, for callers of `acquireOrWait` that wait for its end. It is not kept: a
+   * later retry runs. Ignored without a submission, and once the lease is lost.
+   */
+  readonly told?: AnswerToStore | undefined;
 }
 
 /** The lease that users get. */
@@ -157,8 +166,10 @@ export class UserLease implements Lease {
     return this.#held.remainingMs();
   }
 
-  release(options?: ReleaseOptions): Promise<ReleaseOutcome> {
+  release(options?: ReleaseOptions & ToldOptions): Promise<ReleaseOutcome> {
     const cooldownMs = options === undefined ? 0 : this.#cooldownMs("release", options);
+    const { told } = options ?? {};
+    if (told !== undefined) checkAnswer(told);
     // Rule 17: the first call of complete or release decides.
     this.#released ??= this.#completed?.then(asReleased);
     if (this.#released !== undefined) return this.#released;
@@ -169,14 +180,18 @@ export class UserLease implements Lease {
     });
     const releasedAt = performance.now();
     const { command, validity } = this.#held;
-    this.#held.release((outcome, cause) => {
-      if (releaseChannel.hasSubscribers) {
-        const durationMs = performance.now() - releasedAt;
-        const heldMs = releasedAt - validity.startedAt;
-        publish(releaseChannel, command, { outcome, durationMs, heldMs, cause });
-      }
-      settle(outcome);
-    }, cooldownMs);
+    this.#held.release(
+      (outcome, cause) => {
+        if (releaseChannel.hasSubscribers) {
+          const durationMs = performance.now() - releasedAt;
+          const heldMs = releasedAt - validity.startedAt;
+          publish(releaseChannel, command, { outcome, durationMs, heldMs, cause });
+        }
+        settle(outcome);
+      },
+      cooldownMs,
+      told,
+    );
     return this.#released;
   }
 
@@ -221,7 +236,7 @@ export class UserLease implements Lease {
   }
 
   #cooldownMs(method: "release" | "complete", options: ReleaseOptions): number {
-    checkOptionNames(method, options, ["cooldownMs"]);
+    checkOptionNames(method, options, ["cooldownMs", ...(method === "release" ? ["told"] : [])]);
     const { cooldownMs = 0 } = options;
     checkMs("cooldownMs", cooldownMs, 0, longestCooldownMs);
     if (cooldownMs > 0) checkRecords(this.#held.runtime.store, "cooldownMs");

@@ -5,11 +5,11 @@ import {
   SubmissionMismatchError,
 } from "../errors.ts";
 import { within } from "../timer-wheel.ts";
-import { type LockedWork, type SubmissionAttempt, UserLease } from "./lease.ts";
+import { type LockedWork, UserLease } from "./lease.ts";
 import { jsonOf, maxValueBytes } from "./record.ts";
 import type { LockRuntime } from "./runtime.ts";
 import type { SubmissionIdentity } from "./submission.ts";
-import { type LookUp, ownHolder, silentStore, waitForEnd } from "./waiting.ts";
+import { ownHolder, type RepeatAttempt } from "./waiting.ts";
 
 /** Options of `once`. */
 export interface OnceOptions {
@@ -42,20 +42,17 @@ export interface OnceResult<Value> {
  *      │ ──── work throws ─────────────▶ its error, and the lock is released
  *      └───── JSON cannot say it ──────▶ InvalidValueError, and recorded without a value
  * completed ───────────────────────────▶ the kept value, or AnswerUnavailableError
- * contended by the same submission ────▶ looked up until it has ended or waitMs is over
+ * contended by the same submission, to the end of waitMs ─▶ LockContendedError
  * mismatched, contended, unavailable ──▶ an error at once
  * ```
  *
- * @param look looks the submission up without taking the lock: a call that waits never runs `work`.
- * @param identity makes `lease.submission`; calls of one identity that wait share their looks.
+ * @param identity makes `lease.submission`.
  */
 export async function once<Value>(
   runtime: LockRuntime,
   key: string,
-  attempt: SubmissionAttempt,
+  attempt: RepeatAttempt,
   work: LockedWork<Value>,
-  waitMs: number,
-  look: () => Promise<LookUp>,
   identity: () => SubmissionIdentity,
 ): Promise<OnceResult<Value>> {
   switch (attempt.outcome) {
@@ -64,23 +61,52 @@ export async function once<Value>(
       return await run(attempt.lease as UserLease, work, runtime.times.acquireTimeoutMs);
     case "unavailable":
       throw attempt.cause;
-    case "contended": {
-      const { expiresInMs, isCooldown, sameSubmission } = attempt;
-      if (sameSubmission === true) {
-        const { acquireTimeoutMs } = runtime.times;
-        const { id, fingerprint } = identity();
-        const waitsFor = `${id} ${fingerprint}`;
-        const seen = await waitForEnd(runtime, waitsFor, look, waitMs, acquireTimeoutMs);
-        return resultOf<Value>(seen, expiresInMs);
+    case "contended":
+      throw contendedError(attempt, ownHolder(runtime, key));
+    case "completed": {
+      const { ageMs, answer } = attempt;
+      if (answer.returned !== undefined) {
+        return { value: answer.returned.value as Value, replayed: true, ageMs };
       }
-      const why = isCooldown
-        ? "the user's last submission has left a cooldown that is not over"
-        : `another submission of this user is in flight${ownHolder(runtime, key)}`;
-      throw new LockContendedError(why, expiresInMs, { isCooldown });
+      throw new AnswerUnavailableError(
+        "this submission was completed before, and its value was not kept. It does not run again: look for its effect",
+      );
     }
-    default:
-      return resultOf<Value>(attempt, 0);
+    case "mismatched":
+      throw new SubmissionMismatchError(
+        "this submission's id was used with another fingerprint. Use a new id for other content",
+        attempt.inFlight,
+      );
+    case "told":
+      // By a guard for its own repeats: it is the answer of a request, and no value.
+      throw contendedError({ expiresInMs: 0, sameSubmission: true, hasEnded: true }, "");
   }
+}
+
+type Contended = Omit<Extract<RepeatAttempt, { outcome: "contended" }>, "outcome">;
+
+function contendedError(
+  { expiresInMs, hasEnded, isCooldown = false, sameSubmission = false }: Contended,
+  ownHolder: string,
+): LockContendedError {
+  if (hasEnded) {
+    return new LockContendedError(
+      "the same submission was in flight, and has ended without a value. Look for its effect before you try again",
+      0,
+      { sameSubmission, hasEnded },
+    );
+  }
+  if (sameSubmission) {
+    return new LockContendedError(
+      "the same submission is in flight. Try again in a moment: it does not run twice",
+      expiresInMs,
+      { sameSubmission },
+    );
+  }
+  const why = isCooldown
+    ? "the user's last submission has left a cooldown that is not over"
+    : `another submission of this user is in flight${ownHolder}`;
+  return new LockContendedError(why, expiresInMs, { isCooldown });
 }
 
 async function run<Value>(
@@ -102,37 +128,4 @@ async function run<Value>(
   if (json instanceof InvalidValueError) throw json;
   const value = json === "" ? undefined : JSON.parse(json);
   return { value, replayed: false, ageMs: 0 };
-}
-
-function resultOf<Value>(found: LookUp, expiresInMs: number): OnceResult<Value> {
-  switch (found.outcome) {
-    case "completed": {
-      const { ageMs, answer } = found;
-      if (answer.returned !== undefined) {
-        return { value: answer.returned.value as Value, replayed: true, ageMs };
-      }
-      throw new AnswerUnavailableError(
-        "this submission was completed before, and its value was not kept. It does not run again: look for its effect",
-      );
-    }
-    case "mismatched":
-      throw new SubmissionMismatchError(
-        "this submission's id was used with another fingerprint. Use a new id for other content",
-        found.inFlight,
-      );
-    case "none":
-      throw new LockContendedError(
-        "the same submission was in flight, and has ended without a value. Look for its effect before you try again",
-        0,
-        { sameSubmission: true, hasEnded: true },
-      );
-    case "in-flight":
-      throw new LockContendedError(
-        "the same submission is in flight. Try again in a moment: it does not run twice",
-        expiresInMs,
-        { sameSubmission: true },
-      );
-    case "unknown":
-      throw silentStore();
-  }
 }

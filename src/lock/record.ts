@@ -1,7 +1,6 @@
-import { isUtf8 } from "node:buffer";
 import { InvalidValueError } from "../errors.ts";
 import { checkOptionNames, describe, invalidOption } from "../validation.ts";
-import type { CompletedAnswer } from "./store.ts";
+import type { CompletedAnswer, RecordBytes, ToldAnswer } from "./store.ts";
 
 /** Header names and their values. */
 export type AnswerHeaders = Readonly<Record<string, string | readonly string[]>>;
@@ -72,84 +71,89 @@ function isHeaderValue(value: unknown): boolean {
   return typeof value === "string";
 }
 
-/** The layout's version, fingerprint and owner id, where the scripts compare them by position. */
-const head = /^1[\w-]{22}[0-9a-f-]{36}\{/;
-const headLength = 59;
+/** Its version, fingerprint, owner id, and the sign by which scripts know a record. */
+const head = /^1[\w-]{22}[0-9a-f-]{36}=/;
+const headLength = 60;
+/** The length of the description that is behind the head, in bytes, as hexadecimal digits. */
+const lengthDigits = 6;
 
 /**
- * The text of a record. Short names, because a shop keeps millions: `s` is the status, `t` the
- * store's time, `h` the headers, and `e` the form of the body `b`: `u` text, if it is valid UTF-8,
- * `b` base64, `-` no body. `v` is an array with the value of `once`, and empty for `undefined`.
+ * The bytes of a record: its head, the length of a description, the description, and the body as it
+ * is. The description is JSON with short names, because a shop keeps millions: `s` is the status, `t`
+ * the store's time, `h` the headers, `b` the body's length in bytes, absent without a body. With `v`
+ * the body is the value of `once` as JSON, and empty for `undefined`.
+ *
+ * @returns text where the body is text: clients write that faster than bytes.
  */
 export function encodeRecord(
   fingerprint: string,
   ownerId: string,
-  { status, headers = {}, body, json }: RecordContent,
+  { status, headers = {}, body: given, json }: RecordContent,
   createdMs: number,
-): string {
-  // Not as one object: JSON of a text alone takes half the time.
-  const head = `{"s":${status},"t":${Math.floor(createdMs)},"h":${JSON.stringify(headers)}`;
-  const value = json === undefined ? "" : `,"v":[${json}]`;
-  return `1${fingerprint}${ownerId}${head},${encodeBody(body)}${value}}`;
+): string | Buffer {
+  const body = json ?? given;
+  const b = typeof body === "string" ? Buffer.byteLength(body) : body?.byteLength;
+  const v = json === undefined ? undefined : 1;
+  const described = JSON.stringify({ s: status, t: Math.floor(createdMs), h: headers, b, v });
+  const length = Buffer.byteLength(described).toString(16).padStart(lengthDigits, "0");
+  const text = `1${fingerprint}${ownerId}=${length}${described}`;
+  if (body === undefined || typeof body === "string") return text + (body ?? "");
+  return Buffer.concat([Buffer.from(text), bytesOf(body)]);
 }
 
-/**
- * Text as JSON, or as base64 where it has so many quotation marks or control characters that JSON
- * would be longer: up to six times. What a client sends must not fill Redis beyond the bound.
- */
-function encodeBody(body: AnswerToStore["body"]): string {
-  if (body === undefined) return '"e":"-"';
-  const bytes =
-    typeof body === "string"
-      ? undefined
-      : Buffer.from(body.buffer, body.byteOffset, body.byteLength);
-  if (bytes === undefined || isUtf8(bytes)) {
-    const text = bytes?.toString() ?? (body as string);
-    const json = JSON.stringify(text);
-    if (json.length <= 2 + (4 / 3) * text.length + 4) return `"e":"u","b":${json}`;
-  }
-  return `"e":"b","b":"${(bytes ?? Buffer.from(body as string)).toString("base64")}"`;
+/** The same memory. */
+export function bytesOf(text: RecordBytes): Buffer {
+  if (typeof text === "string") return Buffer.from(text);
+  return Buffer.from(text.buffer, text.byteOffset, text.byteLength);
 }
 
 /** Never throws. `undefined` for anything without the form that {@link encodeRecord} writes. */
 export function decodeRecord(
-  text: unknown,
+  record: unknown,
 ): { createdMs: number; answer: StoredAnswer } | undefined {
-  if (typeof text !== "string" || !head.test(text)) return undefined;
-  const { s: status, t, h, e, b, v } = parse(text.slice(headLength));
+  if (typeof record !== "string" && !(record instanceof Uint8Array)) return undefined;
+  const bytes = bytesOf(record);
+  const start = headLength + lengthDigits;
+  if (!head.test(bytes.toString("latin1", 0, headLength))) return undefined;
+  const length = Number(`0x${bytes.toString("latin1", headLength, start)}`);
+  if (!(length >= 0)) return undefined;
+  const { s: status, t, h, b, v } = parse(bytes.toString("utf8", start, start + length));
+  const rest = bytes.subarray(start + length);
   const createdMs = Number.isSafeInteger(t) ? (t as number) : -1;
-  const body = decodeBody(e, b);
-  if (!isStatus(status) || createdMs < 0 || body === "unreadable") return undefined;
+  if (!isStatus(status) || createdMs < 0 || (b ?? 0) !== rest.length) return undefined;
   if (!isRecord(h) || !Object.values(h).every(isHeaderValue)) return undefined;
-  if (v !== undefined && !Array.isArray(v)) return undefined;
   // Without a prototype, so that a header named `__proto__` is a header and nothing else.
   const headers: AnswerHeaders = Object.assign(Object.create(null), h);
-  const returned = v === undefined ? undefined : { value: v[0] };
-  return { createdMs, answer: { status, headers, body, returned } };
+  if (v === undefined) {
+    return { createdMs, answer: { status, headers, body: b === undefined ? undefined : rest } };
+  }
+  const returned = parsedValue(rest.toString());
+  return returned && { createdMs, answer: { status, headers, returned } };
 }
 
-function parse(json: string): { [name in "s" | "t" | "h" | "e" | "b" | "v"]?: unknown } {
+function parse(json: string): { [name in "s" | "t" | "h" | "b" | "v"]?: unknown } {
   try {
-    return JSON.parse(json);
+    return Object(JSON.parse(json));
   } catch {
     return {};
   }
 }
 
-function decodeBody(encoding: unknown, text: unknown): Buffer | undefined | "unreadable" {
-  if (encoding === "-") return undefined;
-  if (typeof text !== "string") return "unreadable";
-  if (encoding === "u") return Buffer.from(text, "utf8");
-  const bytes = Buffer.from(text, "base64");
-  // Node.js skips characters that are not base64: such a text does not come out equal.
-  return encoding === "b" && bytes.toString("base64") === text ? bytes : "unreadable";
+function parsedValue(json: string): StoredAnswer["returned"] {
+  try {
+    return { value: json === "" ? undefined : JSON.parse(json) };
+  } catch {
+    return undefined;
+  }
 }
 
-/** `undefined` for a foreign text. */
+/** `undefined` for foreign bytes. */
 export function completedOf({
   record,
   storeTimeMs,
-}: CompletedAnswer): { readonly answer: StoredAnswer; readonly ageMs: number } | undefined {
+}: CompletedAnswer | ToldAnswer):
+  | { readonly answer: StoredAnswer; readonly ageMs: number }
+  | undefined {
   const decoded = decodeRecord(record);
   if (decoded === undefined) return undefined;
   return { answer: decoded.answer, ageMs: Math.max(0, storeTimeMs - decoded.createdMs) };

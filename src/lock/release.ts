@@ -9,13 +9,16 @@ import {
   toLockError,
   write,
 } from "./runtime.ts";
-import type { LockRequest, NoAnswer, OwnedReply, ReleaseRequest } from "./store.ts";
+import type { LockRequest, NoAnswer, OwnedReply, RecordBytes, ReleaseRequest } from "./store.ts";
 
 /** How long, in ms, until a request that was not written is sent again, or one of a retire. */
 const retryEveryMs = 50;
 
 /** How long, in ms, until it is sent again after the server's errors: 50, 100, 200, … up to this. */
 const longestPauseMs = 1_000;
+
+/** How long an answer is told, in ms, beside one `commandTimeoutMs`: more than two pauses of a waiter. */
+const toldMs = 1_000;
 
 /** Called once with the outcome; `cause` says why it is unconfirmed. */
 export type OnReport<Outcome> = (outcome: Outcome | "unconfirmed", cause?: Error) => void;
@@ -186,11 +189,13 @@ export class Releasing extends UntilAnswered<Request, OwnedReply, ReleaseOutcome
   readonly #retires: boolean;
   readonly #isValid: () => boolean;
   #cooldownUntilMs: number;
+  #told: ReleaseRequest["told"];
 
   /**
    * @param inFlight the requests of the acquire that may still take effect.
    * @param isValid whether only this release can have deleted the key until now.
    * @param cooldownUntilMs the end of a cooldown by the store's clock; 0 for none.
+   * @param told the answer of the run, for those who wait for it.
    */
   constructor(
     runtime: LockRuntime,
@@ -199,6 +204,7 @@ export class Releasing extends UntilAnswered<Request, OwnedReply, ReleaseOutcome
     isValid: () => boolean = () => false,
     onReleased?: OnReleased,
     cooldownUntilMs = 0,
+    told?: RecordBytes,
   ) {
     const { timers, times } = runtime;
     const giveUpAfterMs = 2 * times.acquireTimeoutMs + times.ttlMs;
@@ -207,6 +213,8 @@ export class Releasing extends UntilAnswered<Request, OwnedReply, ReleaseOutcome
     this.#retires = inFlight.first !== undefined;
     this.#isValid = isValid;
     this.#cooldownUntilMs = cooldownUntilMs;
+    this.#told =
+      told === undefined ? undefined : { record: told, lifeMs: toldMs + times.commandTimeoutMs };
   }
 
   begin(): void {
@@ -221,8 +229,11 @@ export class Releasing extends UntilAnswered<Request, OwnedReply, ReleaseOutcome
       // Read before the send: a request that is resolved afterwards was in flight during this try.
       inFlightUntilMs: this.#inFlight.latestDeadlineMs,
       cooldownUntilMs: this.#cooldownUntilMs,
+      told: this.#told,
       answer: (reply) => this.answered(request, reply),
     };
+    // Rule 25: only the first send. Nothing may stand between the lock and its end.
+    this.#told = undefined;
     return request;
   }
 

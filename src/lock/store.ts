@@ -56,7 +56,12 @@ export interface LockRequest<Reply> {
 export interface AcquireRequest extends LockRequest<AcquireReply> {
   /** Takes nothing: a free key is left free, with the answer `outOfWindow`. */
   readonly onlyLooks: boolean;
+  /** Of a look: the owner id of the run whose answer may be {@link ToldAnswer}. */
+  readonly waitsFor?: string | undefined;
 }
+
+/** A record: text stands for its UTF-8. A store reads no more of it than its head, of ASCII. */
+export type RecordBytes = string | Uint8Array;
 
 export interface ReleaseRequest extends LockRequest<OwnedReply> {
   /**
@@ -64,12 +69,17 @@ export interface ReleaseRequest extends LockRequest<OwnedReply> {
    * then: a cooldown. In whole ms, the same in every copy; 0 for none.
    */
   readonly cooldownUntilMs: number;
+  /**
+   * The answer of the run, for those who look for it (`waitsFor`) in the next `lifeMs`. It is written
+   * if this request lets the key go, and in the same step. A store may leave it out.
+   */
+  readonly told?: { readonly record: RecordBytes; readonly lifeMs: number } | undefined;
 }
 
 /** Writes the record of a submission, then releases its lock. */
 export interface CompleteRequest extends LockRequest<CompleteReply> {
-  /** The text to keep; a later acquire of the same submission is answered with it. */
-  readonly record: string;
+  /** To keep; a later acquire of the same submission is answered with it. */
+  readonly record: RecordBytes;
   /** The store's time in whole milliseconds at which the record expires, the same in every copy. */
   readonly expiresAtMs: number;
   /** As in {@link ReleaseRequest}, if the key still holds the owner id. */
@@ -102,8 +112,14 @@ export interface GrantedAnswer<Kind extends "taken" | "mine"> extends Answered<K
 }
 
 export interface CompletedAnswer extends Answered<"completed"> {
-  /** The text of {@link CompleteRequest.record}. */
-  readonly record: string;
+  /** That of {@link CompleteRequest.record}. */
+  readonly record: RecordBytes;
+}
+
+/** Only for a look: the run it waits for has let the key go, and told this. */
+export interface ToldAnswer extends Answered<"told"> {
+  /** That of {@link ReleaseRequest.told}. */
+  readonly record: RecordBytes;
 }
 
 export interface MismatchedAnswer extends Answered<"mismatched"> {
@@ -114,6 +130,8 @@ export interface MismatchedAnswer extends Answered<"mismatched"> {
 export interface ContendedAnswer extends Answered<"contended"> {
   /** The holder has the lock for the same submission. */
   readonly sameSubmission?: boolean | undefined;
+  /** With `sameSubmission`: the holder's owner id, by which a look finds what that run told. */
+  readonly holderId?: string | undefined;
   /** There is no holder: a cooldown is not over. */
   readonly isCooldown?: boolean | undefined;
   /** How long the key lives unless it is extended, in ms; `Infinity` if it holds no text. */
@@ -156,7 +174,7 @@ export type NoAnswer =
  * - `contended`: the key holds anything else.
  * - `outOfWindow`: free, but this request only looks, or came after its deadline, or too early by a
  *   wrong clock.
- * - `completed`, `mismatched`: only where the command has a submission. The record is read before
+ * - `completed`, `told`, `mismatched`: only where the command has a submission. The record is read before
  *   the key, so a record counts even where this owner id holds the key.
  */
 export type AcquireReply =
@@ -165,6 +183,7 @@ export type AcquireReply =
   | Answered<"outOfWindow">
   | ContendedAnswer
   | CompletedAnswer
+  | ToldAnswer
   | MismatchedAnswer
   | NoAnswer;
 

@@ -25,7 +25,15 @@ import {
   type Submission,
 } from "./submission.ts";
 import { submitKey, type UserId } from "./submit-key.ts";
-import { type LookUp, lookUp, type WithLockOptions, waitForLease, waitingOn } from "./waiting.ts";
+import {
+  acquireOrWait,
+  type LookUp,
+  lookUp,
+  type RepeatAttempt,
+  type WithLockOptions,
+  waitForLease,
+  waitingOn,
+} from "./waiting.ts";
 
 /** Options of `close`. */
 export interface CloseOptions {
@@ -107,6 +115,28 @@ export class SubmitLock {
   }
 
   /**
+   * For guards: acquires for a submission and, while the same submission is in flight, waits for its
+   * end instead. Never takes the lock after that. A caller that was waiting when the run ended is
+   * `told` the answer of {@link ReleaseOptions.told}. Settles within `waitMs` and an attempt.
+   *
+   * @param waitMs in milliseconds; 0 to wait for nothing.
+   * @param isAbandoned says that the caller needs no answer any more.
+   * @throws InvalidUserIdError, InvalidOptionError (as a rejection) as `acquire` does.
+   */
+  async acquireOrWait(
+    userId: UserId,
+    options: AcquireOptions,
+    waitMs: number,
+    isAbandoned?: () => boolean,
+  ): Promise<RepeatAttempt> {
+    const submission = this.#submission(options);
+    const key = this.keyFor(userId);
+    if (this.#closed !== undefined) return closedAttempt();
+    const commandOf = () => this.#command(key, submission);
+    return await acquireOrWait(this.#runtime, commandOf, waitMs, isAbandoned);
+  }
+
+  /**
    * Declares that this lock will keep records, so that `check` also tries one.
    *
    * @param feature the feature that needs records, for the message.
@@ -181,11 +211,9 @@ export class SubmitLock {
     const { waitMs = 5_000 } = options;
     checkMs("waitMs", waitMs, 0, 30_000);
     if (typeof work !== "function") throw invalidOption("work", "a function", work);
-    const attempt = await this.acquire(userId, { submission });
-    const look = () => this.lookUp(userId, { submission });
+    const attempt = await this.acquireOrWait(userId, { submission }, waitMs);
     const identity = () => identify(userId, submission);
-    const key = this.keyFor(userId);
-    return await once(this.#runtime, key, attempt, work, waitMs, look, identity);
+    return await once(this.#runtime, this.keyFor(userId), attempt, work, identity);
   }
 
   /**
@@ -233,7 +261,7 @@ export class SubmitLock {
 
   /** Counts the operations of this `SubmitLock` that are under way, for gauges. Sends nothing. */
   stats(): LockStats {
-    return statsOf(this.#runtime, waitingOn(this) + waitingOn(this.#runtime));
+    return statsOf(this.#runtime, waitingOn(this.#runtime));
   }
 
   /**

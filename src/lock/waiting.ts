@@ -1,9 +1,10 @@
-import { LockContendedError, LockUnavailableError } from "../errors.ts";
+import { type LockClosedError, LockContendedError, LockUnavailableError } from "../errors.ts";
 import { performance, sleep } from "../time.ts";
 import { within } from "../timer-wheel.ts";
-import type { Attempt, Lease } from "./lease.ts";
+import { Acquiring, type OnEnd } from "./acquire.ts";
+import { type Attempt, closedAttempt, type Lease, type SubmissionAttempt } from "./lease.ts";
 import { completedOf, type StoredAnswer } from "./record.ts";
-import { type LockRuntime, write } from "./runtime.ts";
+import { type CallerCommand, type LockRuntime, write } from "./runtime.ts";
 import type { AcquireReply, LockCommand, LockStore } from "./store.ts";
 
 /** Options of `withLock`. */
@@ -96,29 +97,55 @@ export type LookUp =
   /** The store gave no usable answer. */
   | { readonly outcome: "unknown" };
 
-/** Sends one acquire that takes nothing. Settles within `commandTimeoutMs`. */
-export async function lookUp(store: LockStore, command: LockCommand): Promise<LookUp> {
+/** The state of a submission, as a caller that waits for it sees it. */
+type Seen =
+  | Exclude<LookUp, { readonly outcome: "in-flight" }>
+  /** `holderId` is the owner id of the run. */
+  | { readonly outcome: "in-flight"; readonly holderId?: string | undefined }
+  /** The run that is waited for has ended, and told this (rule 25). */
+  | { readonly outcome: "told"; readonly answer: StoredAnswer; readonly ageMs: number };
+
+/**
+ * Sends one acquire that takes nothing. Settles within `commandTimeoutMs`.
+ *
+ * @param waitsFor the owner id of the run that may tell its answer.
+ */
+async function look(store: LockStore, command: LockCommand, waitsFor?: string): Promise<Seen> {
   const reply = await within(
     command.times.commandTimeoutMs,
     new Promise<AcquireReply>((answer) =>
-      write(store, "acquire", { command, deadlineMs: undefined, onlyLooks: true, answer }),
+      write(store, "acquire", {
+        command,
+        deadlineMs: undefined,
+        onlyLooks: true,
+        waitsFor,
+        answer,
+      }),
     ),
   );
   switch (reply?.kind) {
-    case "completed": {
+    case "completed":
+    case "told": {
       const completed = completedOf(reply);
       if (completed === undefined) return { outcome: "unknown" };
-      return { outcome: "completed", ...completed };
+      return { outcome: reply.kind, ...completed };
     }
     case "mismatched":
       return { outcome: "mismatched", inFlight: reply.inFlight };
-    case "contended":
-      return { outcome: reply.sameSubmission === true ? "in-flight" : "none" };
+    case "contended": {
+      const { holderId, sameSubmission } = reply;
+      return sameSubmission === true ? { outcome: "in-flight", holderId } : { outcome: "none" };
+    }
     case "outOfWindow":
       return { outcome: "none" };
     default:
       return { outcome: "unknown" };
   }
+}
+
+export async function lookUp(store: LockStore, command: LockCommand): Promise<LookUp> {
+  const seen = await look(store, command);
+  return seen.outcome === "in-flight" ? { outcome: "in-flight" } : (seen as LookUp);
 }
 
 /**
@@ -128,10 +155,12 @@ export async function lookUp(store: LockStore, command: LockCommand): Promise<Lo
 export const mostWaiting = { forOne: 64, inAll: 1_000 } as const;
 
 interface Waiter {
+  /** The owner id of the run that it waits for; `undefined` in a store that does not say. */
+  run: string | undefined;
   readonly since: number;
   readonly endsAt: number;
   readonly isAbandoned: () => boolean;
-  readonly settle: (seen: LookUp) => void;
+  readonly settle: (seen: Seen) => void;
   readonly fail: (error: unknown) => void;
 }
 
@@ -141,11 +170,11 @@ interface Waiter {
  */
 class Watch {
   readonly waiters = new Set<Waiter>();
-  readonly #look: () => Promise<LookUp>;
+  readonly #look: (waitsFor: string | undefined) => Promise<Seen>;
   readonly #acquireTimeoutMs: number;
   #silentSince: number | undefined;
 
-  constructor(look: () => Promise<LookUp>, acquireTimeoutMs: number) {
+  constructor(look: (waitsFor: string | undefined) => Promise<Seen>, acquireTimeoutMs: number) {
     this.#look = look;
     this.#acquireTimeoutMs = acquireTimeoutMs;
   }
@@ -156,10 +185,12 @@ class Watch {
       const ends = [...this.waiters].map(({ endsAt }) => endsAt);
       await pauseBeforeRetry(round, Math.min(...ends));
       this.#settle(undecided, ({ isAbandoned }) => isAbandoned());
-      if (this.waiters.size === 0) break;
+      const [longest] = this.waiters;
+      if (longest === undefined) break;
+      const { run } = longest;
       const lookedAt = performance.now();
       try {
-        this.#saw(await this.#look(), lookedAt);
+        this.#saw(await this.#look(run), run, lookedAt);
       } catch (error) {
         // The lock was closed.
         for (const { fail } of this.waiters) fail(error);
@@ -169,10 +200,16 @@ class Watch {
     over();
   }
 
-  #saw(seen: LookUp, lookedAt: number): void {
-    const isOver = seen.outcome !== "unknown" && seen.outcome !== "in-flight";
-    // A caller that came later may be waiting for a run that began behind this look.
-    if (isOver) this.#settle(seen, ({ since }) => since <= lookedAt);
+  /** @param run the one whose answer the look has asked for. */
+  #saw(seen: Seen, run: string | undefined, lookedAt: number): void {
+    if (seen.outcome === "in-flight") {
+      // Its run has ended and told nothing, as where its process has died: it waits for this one.
+      for (const waiter of this.waiters) if (waiter.run === run) waiter.run = seen.holderId ?? run;
+    } else if (seen.outcome !== "unknown") {
+      // A caller that came later, or waits for a later run, learns nothing from this look.
+      const isTold = seen.outcome === "told" || seen.outcome === "none";
+      this.#settle(seen, (each) => each.since <= lookedAt && (!isTold || each.run === run));
+    }
     if (seen.outcome === "unknown") this.#silentSince ??= lookedAt;
     else this.#silentSince = undefined;
     const left = this.#silentSince === undefined ? undecided : silent;
@@ -182,7 +219,7 @@ class Watch {
     if (isSilent) this.#settle(silent, ({ since }) => since <= (this.#silentSince ?? 0));
   }
 
-  #settle(seen: LookUp, isMeant: (waiter: Waiter) => boolean): void {
+  #settle(seen: Seen, isMeant: (waiter: Waiter) => boolean): void {
     for (const waiter of this.waiters) {
       if (!isMeant(waiter)) continue;
       this.waiters.delete(waiter);
@@ -191,52 +228,78 @@ class Watch {
   }
 }
 
-const undecided: LookUp = { outcome: "in-flight" };
-const silent: LookUp = { outcome: "unknown" };
+const undecided: Seen = { outcome: "in-flight" };
+const silent: Seen = { outcome: "unknown" };
 
-/** What the callers of one lock wait for, by the submission's identity. */
-const watches = new WeakMap<object, Map<string, Watch>>();
+/** What the callers of one lock wait for, by key, submission and content. */
+const watches = new WeakMap<LockRuntime, Map<string, Watch>>();
 
 /** How many callers wait for a submission of this lock. */
-export function waitingOn(lock: object): number {
+export function waitingOn(runtime: LockRuntime): number {
   let count = 0;
-  for (const { waiters } of watches.get(lock)?.values() ?? []) count += waiters.size;
+  for (const { waiters } of watches.get(runtime)?.values() ?? []) count += waiters.size;
   return count;
 }
 
-/**
- * Waits until a submission is no longer in flight, and never takes the lock: a repeat must not run.
- * `once` and the guards wait by this function alone.
- *
- * @param identity of the submission and its content: equal ones share their looks.
- * @param acquireTimeoutMs the longest silence of the store, in milliseconds.
- * @returns `in-flight` at the end of `waitMs`, once abandoned, or at once where too many wait;
- * `unknown` where the store has answered no look-up for `acquireTimeoutMs`, or not the last one.
- */
-export async function waitForEnd(
-  lock: object,
-  identity: string,
-  look: () => Promise<LookUp>,
-  waitMs: number,
-  acquireTimeoutMs: number,
-  isAbandoned: () => boolean = () => false,
-): Promise<LookUp> {
-  const ofLock = watches.get(lock) ?? new Map<string, Watch>();
-  watches.set(lock, ofLock);
-  const known = ofLock.get(identity);
-  const watch = known ?? new Watch(look, acquireTimeoutMs);
-  const { forOne, inAll } = mostWaiting;
-  const isCrowded = watch.waiters.size >= forOne || waitingOn(lock) >= inAll;
-  if (waitMs === 0 || isCrowded) return undecided;
-  const since = performance.now();
-  return await new Promise((settle, fail) => {
-    watch.waiters.add({ since, endsAt: since + waitMs, isAbandoned, settle, fail });
-    if (known !== undefined) return;
-    ofLock.set(identity, watch);
-    void watch.run(() => ofLock.delete(identity));
-  });
-}
+/** An attempt, or the end of the same submission that was in flight. */
+export type RepeatAttempt =
+  | (SubmissionAttempt & {
+      /** A repeat that learned nothing of the first run: it must not run, Redis away or not. */
+      readonly isRepeat?: true;
+      /** The same submission was in flight, and has ended without an answer that can be shown. */
+      readonly hasEnded?: true;
+    })
+  /** The same submission was in flight, and has ended with this answer, which is not kept. */
+  | { readonly outcome: "told"; readonly answer: StoredAnswer; readonly ageMs: number };
 
-export function silentStore(): LockUnavailableError {
-  return new LockUnavailableError("the store did not say whether the same submission has ended");
+/**
+ * Acquires for a submission. If the same one is in flight, waits for its end, and never takes the
+ * lock: a repeat must not run.
+ *
+ * @param commandOf makes a command with an owner id of its own; throws once the lock was closed.
+ * @returns `contended` at the end of `waitMs`, once abandoned, or at once where too many wait;
+ * `unavailable` where the store has answered no look for `acquireTimeoutMs`, or not the last one.
+ */
+export async function acquireOrWait(
+  runtime: LockRuntime,
+  commandOf: () => CallerCommand,
+  waitMs: number,
+  isAbandoned: () => boolean = () => false,
+): Promise<RepeatAttempt> {
+  const command = commandOf();
+  const [attempt, run] = await new Promise<[SubmissionAttempt, string | undefined]>((resolve) => {
+    const ended: OnEnd = (ended, _held, holderId) => resolve([ended, holderId]);
+    new Acquiring(runtime, command, ended).begin();
+  });
+  if (attempt.outcome !== "contended" || attempt.sameSubmission !== true) return attempt;
+  const { id, fingerprint } = command.submission ?? {};
+  const identity = `${command.key} ${id} ${fingerprint}`;
+  const ofLock = watches.get(runtime) ?? new Map<string, Watch>();
+  watches.set(runtime, ofLock);
+  const lookAgain = async (waitsFor: string | undefined) => {
+    if (runtime.isDrained) throw closedAttempt().cause;
+    return await look(runtime.store, commandOf(), waitsFor);
+  };
+  const known = ofLock.get(identity);
+  const watch = known ?? new Watch(lookAgain, runtime.times.acquireTimeoutMs);
+  const { forOne, inAll } = mostWaiting;
+  const isCrowded = watch.waiters.size >= forOne || waitingOn(runtime) >= inAll;
+  if (waitMs === 0 || isCrowded) return attempt;
+  const since = performance.now();
+  try {
+    const seen = await new Promise<Seen>((settle, fail) => {
+      watch.waiters.add({ run, since, endsAt: since + waitMs, isAbandoned, settle, fail });
+      if (known !== undefined) return;
+      ofLock.set(identity, watch);
+      void watch.run(() => ofLock.delete(identity));
+    });
+    if (seen.outcome === "in-flight") return attempt;
+    if (seen.outcome === "none") return { ...attempt, hasEnded: true };
+    if (seen.outcome !== "unknown") return seen;
+    const why = "the store did not say whether the same submission has ended";
+    return { outcome: "unavailable", cause: new LockUnavailableError(why), isRepeat: true };
+  } catch (error) {
+    // The lock was closed while the caller waited.
+    return { outcome: "unavailable", cause: error as LockClosedError, isRepeat: true };
+  }
 }

@@ -83,7 +83,10 @@ export class ResponseCapture implements Capture {
   #hasEnded = false;
   /** A call has sent the head or a part of the body: the client may have it. */
   #isOnWire = false;
+  /** Others write the response: what was captured is not the handler's any more. */
   #isDiscarded = false;
+  /** Their answer is captured in its place. */
+  #isOthers = false;
   /** True during an original method: `end` may call `write`, and both call `writeHead`. */
   #isPassingOn = false;
 
@@ -120,6 +123,10 @@ export class ResponseCapture implements Capture {
     this.#forget();
   }
 
+  get #isIgnoring(): boolean {
+    return this.#isDiscarded && !this.#isOthers;
+  }
+
   /**
    * The framework writes the body from now on. A head that was captured before stays; else it is
    * this one, with what hooks on `writeHead` change later.
@@ -132,12 +139,23 @@ export class ResponseCapture implements Capture {
   }
 
   failed(): void {
-    if (this.#head === undefined || !this.#isOnWire) this.discard();
+    if (this.#head === undefined || !this.#isOnWire) {
+      this.discard();
+      this.#isOthers = true;
+    }
     // The error handler may end the response, with bytes that are not the handler's: keep no body.
     else if (!this.#hasEnded) this.#chunks = undefined;
   }
 
   answer(): AnswerToStore | undefined {
+    return this.#isOthers ? undefined : this.#captured();
+  }
+
+  othersAnswer(): AnswerToStore | undefined {
+    return this.#isOthers ? this.#captured() : undefined;
+  }
+
+  #captured(): AnswerToStore | undefined {
     // Sent past the capture: an application that is not mounted has set another prototype.
     if (this.#res.headersSent) this.#readHead([this.#res.statusCode]);
     if (this.#head === undefined) return undefined;
@@ -159,7 +177,7 @@ export class ResponseCapture implements Capture {
       // HTTP/2 sends the head at once, HTTP/1 with the first bytes of the body.
       if ("stream" in res && Number(args[0]) >= 200) this.#isOnWire = true;
     } else this.#sees(name, ...args);
-    if (this.#isPassingOn || this.#isDiscarded) return Reflect.apply(original, res, args);
+    if (this.#isPassingOn || this.#isIgnoring) return Reflect.apply(original, res, args);
     const isEnd = name === "end" && !this.#hasEnded;
     if (isEnd) this.#hasEnded = true;
     this.#isPassingOn = true;
@@ -185,7 +203,7 @@ export class ResponseCapture implements Capture {
   /** Keeps the head at the first call that sends any of the answer, before it is sent. */
   #readHead(args: readonly unknown[]): void {
     // A status of 1xx announces an answer, and is not one.
-    if (this.#head !== undefined || this.#isDiscarded || Number(args[0]) < 200) return;
+    if (this.#head !== undefined || this.#isIgnoring || Number(args[0]) < 200) return;
     this.#head = this.#headOf(args);
   }
 
@@ -206,7 +224,7 @@ export class ResponseCapture implements Capture {
   }
 
   #sees(name: keyof Methods, chunk?: unknown, encoding?: unknown): void {
-    if (this.#isDiscarded) return;
+    if (this.#isIgnoring) return;
     if (this.#head === undefined) {
       this.#readHead([this.#res.statusCode]);
       this.#watchHooks();

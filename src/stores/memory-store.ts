@@ -10,6 +10,7 @@ import type {
   LockRequest,
   LockStore,
   OwnedReply,
+  RecordBytes,
   ReleaseRequest,
 } from "../lock/store.ts";
 import { performance } from "../time.ts";
@@ -36,7 +37,12 @@ const maxRecords = 10_000;
  */
 export class MemoryStore implements LockStore {
   readonly #entries = new Map<string, Entry>();
-  readonly #records = new Map<string, { readonly text: string; readonly expiresAt: number }>();
+  /** Answers that are kept, and those that a run told, by {@link recordKey}. */
+  readonly #records = new Map<
+    string,
+    { readonly record: RecordBytes; readonly expiresAt: number }
+  >();
+  readonly #told = new Map<string, { readonly record: RecordBytes; readonly expiresAt: number }>();
   #lastToken = 0;
   #sweepAt = 1_000;
 
@@ -57,10 +63,14 @@ export class MemoryStore implements LockStore {
     // Rule 16: the record before the lock.
     const record = this.#recordOf(command, now);
     if (record !== undefined) {
-      const fingerprint = record.slice(fingerprintAt, ownerIdAt);
-      const isOther = differs(fingerprint, command.submission?.fingerprint);
+      const isOther = differs(headOf(record).fingerprint, command.submission?.fingerprint);
       if (isOther) request.answer({ kind: "mismatched", inFlight: false, storeTimeMs: now });
       else request.answer({ kind: "completed", record, storeTimeMs: now });
+      return;
+    }
+    const told = request.waitsFor && live(this.#told, recordKey(command), now)?.record;
+    if (told && headOf(told).ownerId === request.waitsFor) {
+      request.answer({ kind: "told", record: told, storeTimeMs: now });
       return;
     }
     const entry = live(this.#entries, command.key, now);
@@ -91,7 +101,18 @@ export class MemoryStore implements LockStore {
     const isAgain =
       request.cooldownUntilMs > 0 && entry?.state === "cooldown" && entry.ownerId === ownerId;
     if (isAgain) request.answer({ kind: "done", storeTimeMs: now });
-    else this.#ifOwned(request, (owned) => this.#free(request, owned, now));
+    else this.#ifOwned(request, (owned) => this.#letGo(request, owned, now));
+  }
+
+  #letGo(request: ReleaseRequest, entry: Entry, now: number): void {
+    this.#free(request, entry, now);
+    const { command, told } = request;
+    if (told === undefined) return;
+    const key = recordKey(command);
+    // The oldest first: all have the same life.
+    for (const each of this.#told.keys()) if (live(this.#told, each, now)) break;
+    this.#told.delete(key);
+    this.#told.set(key, { record: told.record, expiresAt: now + told.lifeMs });
   }
 
   complete(request: CompleteRequest): void {
@@ -103,12 +124,12 @@ export class MemoryStore implements LockStore {
     if (prior === undefined && expiresAtMs > now) {
       const [oldest] = this.#records.keys();
       if (this.#records.size >= maxRecords && oldest !== undefined) this.#records.delete(oldest);
-      this.#records.set(recordKey(command), { text: record, expiresAt: expiresAtMs });
+      this.#records.set(recordKey(command), { record, expiresAt: expiresAtMs });
     }
     if (isHeld) this.#free(request, entry, now);
     let kind: "recorded" | "late" | "expired" | "duplicate" = isHeld ? "recorded" : "late";
     // Rule 15, in this order: its own, then too late, and only then another's.
-    if (prior?.startsWith(command.ownerId, ownerIdAt)) kind = "recorded";
+    if (prior !== undefined && headOf(prior).ownerId === command.ownerId) kind = "recorded";
     else if (expiresAtMs <= now) kind = "expired";
     else if (prior !== undefined) kind = "duplicate";
     request.answer({ kind, storeTimeMs: now });
@@ -173,9 +194,9 @@ export class MemoryStore implements LockStore {
     else this.#entries.delete(key);
   }
 
-  #recordOf(command: LockCommand, now: number): string | undefined {
+  #recordOf(command: LockCommand, now: number): RecordBytes | undefined {
     if (command.submission === undefined) return undefined;
-    return live(this.#records, recordKey(command), now)?.text;
+    return live(this.#records, recordKey(command), now)?.record;
   }
 
   #ifOwned(request: LockRequest<OwnedReply>, act: (entry: Entry, now: number) => void): void {
@@ -211,8 +232,11 @@ function recordKey({ key, submission }: LockCommand): string {
   return `${key}:${submission?.id}`;
 }
 
-const fingerprintAt = 1;
-const ownerIdAt = 23;
+function headOf(record: RecordBytes): { readonly fingerprint: string; readonly ownerId: string } {
+  const head = Buffer.from(record.slice(0, 60) as string).toString("latin1");
+  return { fingerprint: head.slice(1, 23), ownerId: head.slice(23, 59) };
+}
+
 const noFingerprint = "-".repeat(22);
 
 function isOwned(entry: Entry, ownerId: string): boolean {
@@ -220,7 +244,7 @@ function isOwned(entry: Entry, ownerId: string): boolean {
 }
 
 function contendedOrMismatched(
-  { expiresAt, state, submission: held }: Entry,
+  { expiresAt, ownerId, state, submission: held }: Entry,
   submission: LockCommand["submission"],
   storeTimeMs: number,
 ): AcquireReply {
@@ -230,7 +254,9 @@ function contendedOrMismatched(
   }
   const expiresInMs = Math.ceil(expiresAt - storeTimeMs);
   const isCooldown = state === "cooldown";
-  return { kind: "contended", expiresInMs, sameSubmission: isSame, isCooldown, storeTimeMs };
+  const holderId = isSame ? ownerId : undefined;
+  const why = { sameSubmission: isSame, holderId, isCooldown };
+  return { kind: "contended", expiresInMs, ...why, storeTimeMs };
 }
 
 /** A missing fingerprint is equal to any. */

@@ -8,6 +8,7 @@ import type {
   LockRequest,
   LockStore,
   OwnedReply,
+  ReleaseRequest,
 } from "../../src/index.ts";
 
 /** A copy that was handed to a store, with a promise of its answer. */
@@ -38,9 +39,13 @@ export type Freed = Pick<FreeRequest, "id" | "by" | "reason" | "now">;
 /** A store as a test asks it: a command in, a promise of what became of its one copy out. */
 export interface Asking {
   acquire(command: LockCommand): AskedRequest<AcquireReply>;
-  look(command: LockCommand): AskedRequest<AcquireReply>;
+  look(command: LockCommand, waitsFor?: string): AskedRequest<AcquireReply>;
   extend(command: LockCommand): AskedRequest<OwnedReply>;
-  release(command: LockCommand, cooldownUntilMs?: number): AskedRequest<OwnedReply>;
+  release(
+    command: LockCommand,
+    cooldownUntilMs?: number,
+    told?: ReleaseRequest["told"],
+  ): AskedRequest<OwnedReply>;
   complete(command: LockCommand, given: Completed): AskedRequest<CompleteReply>;
   inspect(command: LockCommand): AskedRequest<InspectReply>;
   free(command: LockCommand, given: Freed): AskedRequest<FreeReply>;
@@ -49,12 +54,14 @@ export interface Asking {
 export function asking(store: LockStore): Asking {
   return {
     acquire: (command) =>
-      asked(command, (copy) => store.acquire(Object.assign(copy, { onlyLooks: false }))),
-    look: (command) =>
-      asked(command, (copy) => store.acquire(Object.assign(copy, { onlyLooks: true }))),
+      asked(command, (copy) => store.acquire(asText(Object.assign(copy, { onlyLooks: false })))),
+    look: (command, waitsFor) =>
+      asked(command, (copy) =>
+        store.acquire(asText(Object.assign(copy, { onlyLooks: true, waitsFor }))),
+      ),
     extend: (command) => asked(command, (copy) => store.extend(copy)),
-    release: (command, cooldownUntilMs = 0) =>
-      asked(command, (copy) => store.release(Object.assign(copy, { cooldownUntilMs }))),
+    release: (command, cooldownUntilMs = 0, told = undefined) =>
+      asked(command, (copy) => store.release(Object.assign(copy, { cooldownUntilMs, told }))),
     complete: (command, given) =>
       asked(command, (copy) =>
         store.complete?.(Object.assign(copy, { cooldownUntilMs: 0, ...given })),
@@ -62,6 +69,14 @@ export function asking(store: LockStore): Asking {
     inspect: (command) => asked(command, (copy) => store.inspect?.(copy)),
     free: (command, given) => asked(command, (copy) => store.free?.(Object.assign(copy, given))),
   };
+}
+
+/** A store may give bytes for the text that it was given. */
+function asText<Copy extends AskedRequest<AcquireReply>>(copy: Copy): Copy {
+  const { answer } = copy;
+  copy.answer = (reply) =>
+    answer("record" in reply ? { ...reply, record: `${reply.record}` } : reply);
+  return copy;
 }
 
 function asked<Reply>(

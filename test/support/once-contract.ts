@@ -139,6 +139,55 @@ function findsSubmissions(openStore: () => LockStore): void {
 function keepsRecords(openStore: () => LockStore): void {
   const open = () => asking(openStore());
 
+  describe("an answer that a run tells", () => {
+    const lifeMs = 30_000;
+
+    test("is for a look that waits for that run, and for no attempt", async () => {
+      const store = asking(openStore());
+      const [mine, other] = [onceOf(), onceOf()];
+      const retry = { ...other, key: mine.key, submission: mine.submission };
+      await store.acquire(mine).reply;
+      const contended = await store.acquire(retry).reply;
+      expect(contended).toMatchObject({ sameSubmission: true, holderId: mine.ownerId });
+      const record = recordOf(mine, "declined");
+      expect((await store.release(mine, 0, { record, lifeMs }).reply).kind).toBe("done");
+      expect(await store.look(retry, mine.ownerId).reply).toMatchObject({ kind: "told", record });
+      expect((await store.look(retry, other.ownerId).reply).kind).toBe("outOfWindow");
+      expect((await store.look(retry).reply).kind).toBe("outOfWindow");
+      expect((await store.acquire(retry).reply).kind).toBe("taken");
+      // Also while a later run is at work.
+      expect(await store.look(mine, mine.ownerId).reply).toMatchObject({ kind: "told", record });
+    });
+
+    test("is not told by a copy that let nothing go, nor behind what is kept", async () => {
+      const store = asking(openStore());
+      const [mine, other] = [onceOf(), onceOf()];
+      const second = { ...other, key: mine.key, submission: mine.submission };
+      const told = { record: recordOf(mine, "late"), lifeMs };
+      expect((await store.release(mine, 0, told).reply).kind).toBe("gone");
+      expect((await store.look(second, mine.ownerId).reply).kind).toBe("outOfWindow");
+      await store.acquire(mine).reply;
+      await store.release(mine, 0, told).reply;
+      const plan = await taken(store, second);
+      await store.complete(second, plan).reply;
+      expect(await store.look(mine, mine.ownerId).reply).toMatchObject({
+        kind: "completed",
+        record: plan.record,
+      });
+    });
+
+    test("is gone after its time, and leaves a cooldown as it is", async () => {
+      const store = asking(openStore());
+      const mine = onceOf();
+      const { storeTimeMs } = (await store.acquire(mine).reply) as { storeTimeMs: number };
+      const told = { record: recordOf(mine), lifeMs: 50 };
+      await store.release(mine, Math.ceil(storeTimeMs) + 60_000, told).reply;
+      expect((await store.acquire(onceOf({ key: mine.key })).reply).kind).toBe("contended");
+      const isGone = async () => (await store.look(mine, mine.ownerId).reply).kind !== "told";
+      await until(isGone, { what: "what was told to be forgotten" });
+    });
+  });
+
   describe("complete", () => {
     test("by a second copy is recorded, and changes nothing", async () => {
       const store = open();

@@ -2,6 +2,7 @@ import type {
   AnswerToStore,
   Lease,
   LockCommand,
+  RecordBytes,
   Submission,
   SubmissionAttempt,
   SubmissionHashes,
@@ -25,10 +26,11 @@ export function onceOf(given: Partial<LockCommand> = {}): LockCommand {
 /** The record of this owner's answer. */
 export function recordOf({ submission, ownerId }: LockCommand, body = "order 7"): string {
   if (submission === undefined) throw new Error("A record belongs to a submission.");
-  return encodeRecord(submission.fingerprint, ownerId, { status: 201, body }, 1_700_000_000_000);
+  const content = { status: 201, body };
+  return String(encodeRecord(submission.fingerprint, ownerId, content, 1_700_000_000_000));
 }
 
-export function bodyOf(record: string): string | undefined {
+export function bodyOf(record: RecordBytes): string | undefined {
   const body = decodeRecord(record)?.answer.body;
   return body && Buffer.from(body).toString();
 }

@@ -14,7 +14,9 @@ import { commandOf } from "../support/locks.ts";
 
 const fencingToken = 1_700_000_000_000_001;
 const redisTimeMs = 1_700_000_000_000;
-const replyTo = (code: number | string) => acquireReply({ code, fencingToken, redisTimeMs });
+const holderId = "8e03978e-40d5-43dd-bc93-6894a57f9324";
+const replyTo = (code: number | string | Buffer) =>
+  acquireReply({ code, fencingToken, redisTimeMs });
 
 test("exactly -1 and the negative of a token grant the lock", () => {
   expect(replyTo(-1)).toEqual({ kind: "taken", storeTimeMs: redisTimeMs, fencingToken });
@@ -43,18 +45,21 @@ test.each([
   [-5, { kind: "mismatched", inFlight: false }],
   [-6, { kind: "mismatched", inFlight: true }],
   [-7, { kind: "rejected", misconfigured: false }],
-  [-1_000, { kind: "contended", expiresInMs: 0, sameSubmission: true }],
-  [-601_000, { kind: "contended", expiresInMs: 600_000, sameSubmission: true }],
-  // A week, which is longer than any life that we give.
-  [-604_801_000, { kind: "contended", expiresInMs: 604_800_000, sameSubmission: true }],
+  [`s${holderId}0`, { kind: "contended", expiresInMs: 0, sameSubmission: true, holderId }],
+  [
+    `s${holderId}600000`,
+    { kind: "contended", expiresInMs: 600_000, sameSubmission: true, holderId },
+  ],
   [-1e9, { kind: "contended", expiresInMs: 0, isCooldown: true }],
   [-1e9 - 60_000, { kind: "contended", expiresInMs: 60_000, isCooldown: true }],
-  ["1a record", { kind: "completed", record: "1a record" }],
+  ["1a record", { kind: "completed", record: Buffer.from("1a record") }],
+  ["t1what was told", { kind: "told", record: Buffer.from("1what was told") }],
 ])("an acquire that answers %s means one thing", (code, reply) => {
   expect(replyTo(code)).toMatchObject(reply);
+  if (typeof code === "string") expect(replyTo(Buffer.from(code))).toMatchObject(reply);
 });
 
-test.each([-2, -8, -999])("an acquire never answers %i", (code) => {
+test.each([-2, -8, -999, -1_000, -999_999_999])("an acquire never answers %i", (code) => {
   expect(replyTo(code).kind).toBe("unknown");
 });
 

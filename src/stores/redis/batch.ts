@@ -124,13 +124,13 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
       else if (this.#isRefusedTogether(requests, route, result)) this.#write(requests);
       else answerAll(requests, toNoAnswer(result));
     };
-    const { gatheredScript, script } = this.#command;
+    const { gatheredScript, repliesBytes, script } = this.#command;
     if (own === undefined || gatheredScript === undefined) {
-      connection.send(node, script, keys, args, answered);
+      connection.send(node, script, keys, args, answered, undefined, repliesBytes);
       return;
     }
     for (const key of keys) args.push(connection.gathering.prefix + key);
-    connection.send(node, gatheredScript, [], [...args, keys.length], answered, own);
+    connection.send(node, gatheredScript, [], [...args, keys.length], answered, own, repliesBytes);
   }
 
   /** Rule 24: a call that Redis refuses for its keys was not executed: each goes again, alone. */
@@ -148,14 +148,15 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
   #answered(requests: readonly Request[], value: unknown, route: Route, sentAt: number): void {
     const { headLength = 1 } = this.#command;
     let isSound = Array.isArray(value) && value.length === headLength + requests.length;
-    const reply = (isSound ? value : []) as (number | string | Error)[];
+    const reply = (isSound ? value : []) as (number | string | Buffer | Error)[];
     // `stringNumbers` of ioredis turns numbers into strings. Our texts are longer than any number.
     const areStrings = typeof reply[0] === "string";
     for (const [index, each] of reply.entries()) {
       const isNumber = areStrings && typeof each === "string" && each.length < 20;
       const code = isNumber ? Number(each) : each;
       reply[index] = code;
-      isSound &&= Number.isSafeInteger(code) || code instanceof Error || typeof code === "string";
+      const isText = typeof code === "string" || Buffer.isBuffer(code);
+      isSound &&= Number.isSafeInteger(code) || code instanceof Error || isText;
     }
     const [redisTimeMs, token] = reply;
     const fencingToken = headLength === 2 ? token : 0;
@@ -167,7 +168,7 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
     const readAt = performance.now();
     clock.learn(route.node, redisTimeMs, fencingToken, sentAt, readAt);
     for (const [index, request] of requests.entries()) {
-      const code = reply[headLength + index] as number | string | Error;
+      const code = reply[headLength + index] as number | string | Buffer | Error;
       if (code instanceof Error && route.own !== undefined) {
         this.#sendAlone(request, route);
         continue;

@@ -1,6 +1,12 @@
 import { createHash } from "node:crypto";
 import { performance } from "../../time.ts";
-import { type ClientPort, isServerError, plainError, type ServerPort } from "./clients/port.ts";
+import {
+  type ClientPort,
+  isServerError,
+  plainError,
+  type ServerPort,
+  type Words,
+} from "./clients/port.ts";
 import { Gathering } from "./gathering.ts";
 import { isOfReplica } from "./no-answers.ts";
 
@@ -165,15 +171,16 @@ export class Connection {
     node: string,
     script: string,
     keys: readonly string[],
-    args: readonly (string | number)[],
+    args: Words,
     tell: (result: CallResult) => void,
     server: ServerPort = this.client,
+    asBytes = false,
   ): void {
     const sentAt = performance.now();
     const digest = this.#needsTexts ? undefined : this.#digests.get(node)?.get(script);
     let answer: Promise<unknown>;
     try {
-      answer = Promise.resolve(server.eval(script, keys, args, digest));
+      answer = Promise.resolve(server.eval(script, keys, args, digest, asBytes));
     } catch (error) {
       answer = Promise.reject(error);
     }

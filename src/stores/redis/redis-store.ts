@@ -21,7 +21,7 @@ import { recordsProblemOf } from "./clients/slots.ts";
 import { acquireCommand, acquireOnceCommand, lookUpCommand } from "./commands/acquire.ts";
 import { completeCommand, recordCommand } from "./commands/complete.ts";
 import { freeCommand, inspectCommand } from "./commands/on-call.ts";
-import { extendCommand, releaseCommand } from "./commands/release.ts";
+import { extendCommand, releaseCommand, tellCommand } from "./commands/release.ts";
 import { ConnectionPair } from "./connection-pair.ts";
 import { ReplicaWait } from "./replicas.ts";
 
@@ -59,6 +59,7 @@ function batchesOf(connections: ConnectionPair, confirmed: Confirmed | undefined
     // Replicas confirm a complete in two steps after its second step, the release.
     record: new CommandBatch(recordCommand, connections),
     release: new CommandBatch(releaseCommand, connections, undefined, calls),
+    tell: new CommandBatch(tellCommand, connections),
     extend: new CommandBatch(extendCommand, connections),
     acquire: new CommandBatch(acquireCommand, connections, confirmed, calls),
     acquireOnce: new CommandBatch(acquireOnceCommand, connections, confirmed, calls),
@@ -122,7 +123,7 @@ export class RedisStore implements LockStore {
   }
 
   release(request: ReleaseRequest): void {
-    this.#add(this.#batches.release, request);
+    this.#add(request.told === undefined ? this.#batches.release : this.#batches.tell, request);
   }
 
   inspect(request: InspectRequest): void {

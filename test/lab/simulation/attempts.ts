@@ -1,6 +1,7 @@
 import { isSubmitLockError } from "../../../src/errors.ts";
-import type { Lease, SubmissionAttempt } from "../../../src/lock/lease.ts";
+import type { Lease } from "../../../src/lock/lease.ts";
 import type { Submission } from "../../../src/lock/submission.ts";
+import type { RepeatAttempt } from "../../../src/lock/waiting.ts";
 import { AnswerChecks } from "./invariants/answer-checks.ts";
 import { slackMs } from "./invariants/invariants.ts";
 import type { Owner } from "./invariants/owners.ts";
@@ -23,20 +24,36 @@ export class Attempts {
   }
 
   async acquire(plan: OperationPlan, process: SimulatedProcess): Promise<void> {
+    const key = process.lock.keyFor(String(plan.user));
+    // One at a time: what another one asks for the same key could not be told apart.
+    const waits = plan.kind === "submit" && plan.waitMs > 0 && !process.store.waiting.has(key);
     const world = this.#world;
     const { loop, schedule } = world;
     const call = ++this.#calls;
     const from = loop.now;
     const startedAt = process.machine.monotonicMs();
     const wasReady = [...process.clients].every(({ status }) => status === "ready");
-    const asked = this.#during(process, call, () => ask(process, plan));
+    if (waits) process.store.waiting.set(key, call);
+    const waitMs = waits ? plan.waitMs : 0;
+    const asked = this.#during(process, call, () => ask(process, plan, waitMs));
     const { acquireTimeoutMs } = schedule.times;
     const attempt = await world.callWatch.settles(
       `acquire of ${process.machine.name}`,
       process,
-      acquireTimeoutMs,
+      // A silent store is waited for as long as by an attempt, and with its last look.
+      waits
+        ? 2 * acquireTimeoutMs + waitMs + schedule.times.commandTimeoutMs + slackMs
+        : acquireTimeoutMs,
       asked,
     );
+    if (waits) process.store.waiting.delete(key);
+    if (attempt.outcome === "told") {
+      const waiter = world.ownersOf(call).at(-1);
+      world.count("submit: told");
+      for (const each of world.ownersOf(call)) this.#over(each);
+      if (waiter !== undefined) this.#answers.checkTold(waiter, attempt.answer, from);
+      return;
+    }
     const owner = world.ownersOf(call).at(-1);
     const tookMs = process.machine.monotonicMs() - startedAt;
     world.count(`${plan.kind === "submit" ? "submit" : "acquire"}: ${attempt.outcome}`);
@@ -46,8 +63,11 @@ export class Attempts {
     );
     if (attempt.outcome !== "acquired") {
       this.#over(owner);
+      for (const each of world.ownersOf(call)) this.#over(each);
       if (attempt.outcome !== "unavailable") this.#answers.checkJustified(call, attempt, from);
-      else if (wasReady) this.#answers.checkResolved(process, from, attempt.cause, owner);
+      // One that has waited had other answers before.
+      else if (wasReady && attempt.isRepeat !== true)
+        this.#answers.checkResolved(process, from, attempt.cause, owner);
       return;
     }
     if (attempt.confirmed) world.count("acquire: confirmed");
@@ -223,7 +243,9 @@ export class Attempts {
     cooldownMs: number,
   ): Promise<void> {
     const began = this.#world.loop.now;
-    const asked = lease.release(limited(cooldownMs));
+    // The answer names who has given it.
+    const told = { status: 402, body: String(owner?.name) };
+    const asked = lease.release({ cooldownMs, ...(owner?.submission && { told }) });
     const outcome = await this.#settles("release", process, owner, asked);
     const validUntil = began + remainingMs / process.machine.rate;
     if (owner !== undefined) this.#answers.checkTruthful(owner, outcome, validUntil, began);
@@ -278,10 +300,14 @@ export class Attempts {
   }
 }
 
-function ask({ lock }: SimulatedProcess, plan: OperationPlan): Promise<SubmissionAttempt> {
+function ask(
+  { lock }: SimulatedProcess,
+  plan: OperationPlan,
+  waitMs: number,
+): Promise<RepeatAttempt> {
   const user = String(plan.user);
   return plan.kind === "submit"
-    ? lock.acquire(user, { submission: submissionOf(plan) })
+    ? lock.acquireOrWait(user, { submission: submissionOf(plan) }, waitMs)
     : lock.acquire(user);
 }
 

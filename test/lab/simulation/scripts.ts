@@ -1,8 +1,16 @@
-import { acquireOnceScript, acquireScript } from "../../../src/stores/redis/commands/acquire.ts";
+import {
+  acquireOnceScript,
+  acquireScript,
+  lookUpScript,
+} from "../../../src/stores/redis/commands/acquire.ts";
 import { gatheredForm } from "../../../src/stores/redis/commands/command.ts";
 import { completeScript, recordScript } from "../../../src/stores/redis/commands/complete.ts";
 import { freeScript, inspectScript } from "../../../src/stores/redis/commands/on-call.ts";
-import { extendScript, releaseScript } from "../../../src/stores/redis/commands/release.ts";
+import {
+  extendScript,
+  releaseScript,
+  tellScript,
+} from "../../../src/stores/redis/commands/release.ts";
 import { touchScript } from "../../../src/stores/redis/commands/touch.ts";
 import { takeBack, writeTogether } from "../../../src/stores/redis/gathering.ts";
 import { sha1hex } from "./server/script-runner.ts";
@@ -16,8 +24,20 @@ const layouts = {
     keys: ["lock", "record"],
     args: ["ownerId", "id", "fingerprint"],
   },
+  lookUp: {
+    script: lookUpScript,
+    head: 6,
+    keys: ["lock", "record", "told"],
+    args: ["ownerId", "id", "fingerprint", "run"],
+  },
   extend: { script: extendScript, head: 1, keys: ["lock"], args: ["ownerId"] },
   release: { script: releaseScript, head: 0, keys: ["lock"], args: ["ownerId", "cooldownUntilMs"] },
+  tell: {
+    script: tellScript,
+    head: 0,
+    keys: ["lock", "told"],
+    args: ["ownerId", "cooldownUntilMs", "text", "lifeMs"],
+  },
   complete: {
     script: completeScript,
     head: 0,
@@ -73,6 +93,8 @@ export function nameOf(script: string): ScriptName {
 export interface CallEntry {
   readonly lock: string | undefined;
   readonly record: string | undefined;
+  /** Of a look-up and a tell: where a run has told its answer. */
+  readonly told?: string | undefined;
   readonly ownerId: string | undefined;
   /** Of a complete: the text of the record, and the server's times. */
   readonly text?: string;
@@ -86,11 +108,11 @@ export interface CallEntry {
 export function entriesOf(
   name: ScriptName,
   keys: readonly string[],
-  args: readonly (string | number)[],
+  args: readonly (string | number | Uint8Array)[],
 ): CallEntry[] {
   const { head, keys: keyNames, args: argNames } = layouts[name];
   return Array.from({ length: keys.length / keyNames.length }, (_, entry) => {
-    const found: Record<string, string | number | undefined> = {};
+    const found: Record<string, string | number | Uint8Array | undefined> = {};
     for (const [at, what] of keyNames.entries()) found[what] = keys[entry * keyNames.length + at];
     for (const [at, what] of argNames.entries()) {
       found[what] = args[head + entry * argNames.length + at];
@@ -107,7 +129,7 @@ export function codesOf(name: ScriptName, reply: unknown): readonly unknown[] {
 
 /** Whether it may take a lock. */
 export function isAcquire(name: ScriptName | undefined): boolean {
-  return name === "acquire" || name === "acquireOnce";
+  return name === "acquire" || name === "acquireOnce" || name === "lookUp";
 }
 
 /** The codes of an acquire that mean "yes". */

@@ -63,6 +63,7 @@ export class WitnessedStore implements LockStore {
     this.#store.acquire(
       Object.assign(this.#watched(copy, `acquire ${withoutCopy(ownerId)}`), {
         onlyLooks: copy.onlyLooks,
+        waitsFor: copy.waitsFor,
       }),
     );
   }
@@ -74,9 +75,9 @@ export class WitnessedStore implements LockStore {
   }
 
   release(copy: ReleaseRequest): void {
-    const { cooldownUntilMs, command } = copy;
+    const { cooldownUntilMs, command, told } = copy;
     const watched = this.#watched(copy, `release ${command.ownerId}`);
-    this.#store.release(Object.assign(watched, { cooldownUntilMs }));
+    this.#store.release(Object.assign(watched, { cooldownUntilMs, told }));
   }
 
   complete(copy: CompleteRequest): void {

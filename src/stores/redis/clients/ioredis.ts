@@ -14,6 +14,7 @@ import {
   type ScriptCall,
   type ServerPort,
   textPrefix,
+  type Word,
   type Words,
 } from "./port.ts";
 
@@ -24,9 +25,12 @@ import {
 export interface IoredisClient {
   /** `ready` when commands can be sent. */
   readonly status: string;
-  eval(script: string, numkeys: number, ...args: (string | number)[]): Promise<unknown>;
+  eval(script: string, numkeys: number, ...args: Word[]): Promise<unknown>;
   /** Where `evalsha` is missing, every call carries the text of its script. */
-  evalsha?(sha1: string, numkeys: number, ...args: (string | number)[]): Promise<unknown>;
+  evalsha?(sha1: string, numkeys: number, ...args: Word[]): Promise<unknown>;
+  /** Where these are missing, a kept body that is not UTF-8 cannot be read again. */
+  evalBuffer?(script: string, numkeys: number, ...args: Word[]): Promise<unknown>;
+  evalshaBuffer?(sha1: string, numkeys: number, ...args: Word[]): Promise<unknown>;
   /** Needed for `ackReplicas` alone. */
   pipeline?(commands: unknown[][]): unknown;
   connect(): Promise<void>;
@@ -102,11 +106,19 @@ class IoredisServer implements ServerPort {
     return this.client.stream;
   }
 
-  eval(script: string, keys: readonly string[], args: Words, digest?: string): Promise<unknown> {
+  eval(
+    script: string,
+    keys: readonly string[],
+    args: Words,
+    digest?: string,
+    asBytes = false,
+  ): Promise<unknown> {
     const client = this.client;
-    return digest === undefined || client.evalsha === undefined
-      ? client.eval(script, keys.length, ...keys, ...args)
-      : client.evalsha(digest, keys.length, ...keys, ...args);
+    const { eval: byText, evalsha, evalBuffer = byText, evalshaBuffer = evalsha } = client;
+    const byDigest = asBytes ? evalshaBuffer : evalsha;
+    return digest === undefined || byDigest === undefined
+      ? (asBytes ? evalBuffer : byText).call(client, script, keys.length, ...keys, ...args)
+      : byDigest.call(client, digest, keys.length, ...keys, ...args);
   }
 
   ask(words: readonly string[]): Promise<unknown> {
@@ -241,7 +253,7 @@ export class IoredisPort extends IoredisServer implements ClientPort {
     calls: readonly ScriptCall[],
     last?: Words,
   ): Promise<unknown[]> {
-    const commands: (string | number)[][] = calls.map(({ keys, args }) => [
+    const commands: Word[][] = calls.map(({ keys, args }) => [
       ...["eval", script, keys.length],
       ...[...keys, ...args],
     ]);

@@ -159,6 +159,7 @@ export class NodeRedisClusterPort implements ClientPort {
     keys: readonly string[],
     args: Words,
     digest?: string,
+    asBytes = false,
   ): Promise<unknown> {
     const key = this.#prefix + (keys[0] ?? "");
     const slot = slotOf(key);
@@ -166,7 +167,7 @@ export class NodeRedisClusterPort implements ClientPort {
     const words = server.words(script, keys, args, digest);
     const { unsent } = server;
     try {
-      return await server.ask(words);
+      return await server.ask(words, asBytes);
     } catch (error) {
       const referral = /^(MOVED|ASK) \d+ (\S+)/.exec((error as Error).message);
       if (referral === null) throw error;
@@ -176,7 +177,7 @@ export class NodeRedisClusterPort implements ClientPort {
       if (kind === "MOVED" || this.#readyServer(node()) === undefined) await this.#learn(key);
       const other = this.#readyServer(node());
       if (other === undefined || unsent.aborted) throw error;
-      return await (kind === "ASK" ? other.askMoving(words) : other.ask(words));
+      return await (kind === "ASK" ? other.askMoving(words, asBytes) : other.ask(words, asBytes));
     }
   }
 

@@ -44,12 +44,14 @@ export interface SocketOptions extends Address {
   readonly connectTimeout?: number | undefined;
 }
 
+type SentWords = readonly (string | Uint8Array)[];
+
 /** Members are read where they exist. */
 export interface SingleClient extends Omit<NodeRedisClient, "sendCommand" | "duplicate"> {
   readonly options?: NodeRedisOptions;
   /** A number that counts connections. */
   readonly socketEpoch?: number;
-  sendCommand(words: readonly string[], options: object): Promise<unknown>;
+  sendCommand(words: SentWords, options: object): Promise<unknown>;
   duplicate(options: object): SingleClient;
 }
 
@@ -66,6 +68,9 @@ export const neutral: object = {
   slotNumber: undefined,
   askRedirect: undefined,
 };
+
+/** 36 is `$` of RESP. */
+const asBuffers = { typeMapping: { 36: Buffer } };
 
 type Listeners = readonly (readonly [string | symbol, (error: unknown) => void])[];
 
@@ -153,26 +158,34 @@ export class NodeRedisServer implements ServerPort {
     return this.#unsent.signal;
   }
 
-  eval(script: string, keys: readonly string[], args: Words, digest?: string): Promise<unknown> {
-    return this.ask(this.words(script, keys, args, digest));
+  eval(
+    script: string,
+    keys: readonly string[],
+    args: Words,
+    digest?: string,
+    asBytes = false,
+  ): Promise<unknown> {
+    return this.ask(this.words(script, keys, args, digest), asBytes);
   }
 
-  words(script: string, keys: readonly string[], args: Words, digest?: string): string[] {
-    const words = digest === undefined ? ["eval", script] : ["evalsha", digest];
+  words(script: string, keys: readonly string[], args: Words, digest?: string): SentWords {
+    const words: (string | Uint8Array)[] =
+      digest === undefined ? ["eval", script] : ["evalsha", digest];
     words.push(`${keys.length}`);
     for (const key of keys) words.push(this.#prefix + key);
-    for (const arg of args) words.push(`${arg}`);
+    for (const arg of args) words.push(typeof arg === "number" ? `${arg}` : arg);
     return words;
   }
 
-  ask(words: readonly string[]): Promise<unknown> {
-    return this.client.sendCommand(words, this.#options).then(readReply, readError);
+  ask(words: SentWords, asBytes = false): Promise<unknown> {
+    const options = asBytes ? { ...this.#options, ...asBuffers } : this.#options;
+    return this.client.sendCommand(words, options).then(readReply, readError);
   }
 
   /** To the node that a slot moves to. Nothing comes between the two commands. */
-  askMoving(words: readonly string[]): Promise<unknown> {
+  askMoving(words: SentWords, asBytes = false): Promise<unknown> {
     this.ask(["ASKING"]).catch(() => {});
-    return this.ask(words);
+    return this.ask(words, asBytes);
   }
 
   /** Commands of one turn leave on one connection, and in one piece. */

@@ -9,13 +9,22 @@ export interface ServerPort {
   /**
    * Writes the script with these KEYS, with the client's prefix in front of each, and ARGV; by its
    * digest where one is given, because the server has it, and the client can.
+   *
+   * @param asBytes a text in the reply is a Buffer, where the client can.
    */
-  eval(script: string, keys: readonly string[], args: Words, digest?: string): Promise<unknown>;
+  eval(
+    script: string,
+    keys: readonly string[],
+    args: Words,
+    digest?: string,
+    asBytes?: boolean,
+  ): Promise<unknown>;
   /** Writes any command, for the command line. */
   ask(words: readonly string[]): Promise<unknown>;
 }
 
-export type Words = readonly (string | number)[];
+export type Word = string | number | Uint8Array;
+export type Words = readonly Word[];
 
 export interface ScriptCall {
   readonly keys: readonly string[];

@@ -1,4 +1,4 @@
-import type { AcquireReply, LockRequest } from "../../../lock/store.ts";
+import type { AcquireReply, AcquireRequest, LockRequest } from "../../../lock/store.ts";
 import { notARecord, ownError } from "../../../validation.ts";
 import { unexpectedReply } from "../no-answers.ts";
 import {
@@ -11,10 +11,9 @@ import {
   maxRecords,
   sent,
 } from "./command.ts";
-import { longestLife } from "./on-call.ts";
+import { isRecord, longestLife, toldKey } from "./values.ts";
 
 /** A code that carries a number is its constant minus the number. A token is above all codes. */
-const sameSubmission = -1_000;
 const cooldown = -1_000_000_000;
 /** In µs since 1970: the clocks of September 2001 passed it. */
 const leastToken = 1e15;
@@ -112,10 +111,25 @@ return replies
 
 const once = /* lua */ `
 ${acquire}
+${isRecord}
 -- 22 dashes stand for no fingerprint, which is equal to any.
 local function differ(one, other)
   local none = string.rep('-', 22)
   return one ~= other and one ~= none and other ~= none
+end
+-- Rule 16: the record before the lock, and it counts even where the lock is ours.
+local function kept_for(record, fingerprint)
+  local kept = redis.pcall('GET', record)
+  if odd(kept) then
+    return -7
+  elseif kept and not failed(kept) then
+    if not is_record(kept) then
+      return -7
+    elseif differ(string.sub(kept, 2, 23), fingerprint) then
+      return -5
+    end
+  end
+  return kept
 end
 local function acquire_once(key, owner_id, submission, fingerprint)
   local value = owner_id .. behind .. submission .. ':' .. fingerprint
@@ -125,7 +139,7 @@ local function acquire_once(key, owner_id, submission, fingerprint)
       return -6
     end
     if not failed(reply) then
-      return ${sameSubmission} - reply
+      return 's' .. string.sub(held, 1, 36) .. string.format('%.0f', reply)
     end
   end
   return reply
@@ -140,11 +154,11 @@ end
  * ARGV[7], ...: for each entry the owner id, the submission's id and its fingerprint.
  *
  * Returns what the other script does, or for an entry:
- *   a string: completed, and that is the record
+ *   a string that begins with 1: completed, and that is the record
+ *   s, the holder's owner id, the ms to live: the holder is at work on this very submission
  *   -5 mismatched: completed with another fingerprint
  *   -6 mismatched: the holder is at work on this id with another fingerprint
  *   -7 a value that is not a record is in the record's place; nothing was written
- *   -1000 and below: the holder is at work on this very submission: -1000 less the ms to live
  */
 export const acquireOnceScript: string = sent(/* lua */ `
 ${common}
@@ -153,23 +167,42 @@ for i = 1, #KEYS / 2 do
   local owner_id = ARGV[3 * i + 4]
   local submission = ARGV[3 * i + 5]
   local fingerprint = ARGV[3 * i + 6]
-  local reply
-  -- Rule 16: the record before the lock, and it counts even where the lock is ours.
-  local kept = redis.pcall('GET', KEYS[2 * i])
-  if odd(kept) then
-    reply = -7
-  elseif failed(kept) then
-    reply = kept
-  elseif kept then
-    if string.sub(kept, 1, 1) ~= '1' or string.sub(kept, 60, 60) ~= '{' then
-      reply = -7
-    elseif differ(string.sub(kept, 2, 23), fingerprint) then
-      reply = -5
-    else
-      reply = kept
-    end
-  else
+  local reply = kept_for(KEYS[2 * i], fingerprint)
+  if not reply then
     reply = acquire_once(KEYS[2 * i - 1], owner_id, submission, fingerprint)
+  end
+${endOfEntry(2)}
+end
+return replies
+`);
+
+/**
+ * Looks submissions up. Its deadline passed long ago, so it takes nothing.
+ *
+ * KEYS: for each entry the lock, the record, and the answer that a run told.
+ * ARGV: as above, and behind each entry's three the owner id of the run that the caller waits for,
+ *   or nothing.
+ *
+ * Returns what the script above does, or for an entry:
+ *   t and a record: the answer of that run (rule 25)
+ */
+export const lookUpScript: string = sent(/* lua */ `
+${common}
+${once}
+for i = 1, #KEYS / 3 do
+  local owner_id = ARGV[4 * i + 3]
+  local submission = ARGV[4 * i + 4]
+  local fingerprint = ARGV[4 * i + 5]
+  local run = ARGV[4 * i + 6]
+  local reply = kept_for(KEYS[3 * i - 1], fingerprint)
+  if not reply and run ~= '' then
+    local told = redis.pcall('GET', KEYS[3 * i])
+    if told and not failed(told) and string.sub(told, 24, 59) == run then
+      reply = 't' .. told
+    end
+  end
+  if not reply then
+    reply = acquire_once(KEYS[3 * i - 2], owner_id, submission, fingerprint)
   end
 ${endOfEntry(2)}
 end
@@ -199,6 +232,7 @@ export const acquireOnceCommand: Command<LockRequest<AcquireReply>, AcquireReply
   script: acquireOnceScript,
   gatheredScript: gatheredForm(acquireOnceScript),
   maxEntries: maxRecords,
+  repliesBytes: true,
   add: ({ command }, keys, args, recordKey) => {
     const { fingerprint = "", id = "" } = command.submission ?? {};
     keys.push(command.key, recordKey(command));
@@ -206,16 +240,22 @@ export const acquireOnceCommand: Command<LockRequest<AcquireReply>, AcquireReply
   },
 };
 
-/** Its deadline passed long ago, so it takes nothing. */
-export const lookUpCommand: Command<LockRequest<AcquireReply>, AcquireReply> = {
+export const lookUpCommand: Command<AcquireRequest, AcquireReply> = {
   ...acquireOnceCommand,
+  script: lookUpScript,
+  gatheredScript: gatheredForm(lookUpScript),
   head: (settings) => head({ ...settings, deadlineMs: 0 }),
+  add: (request, keys, args, recordKey) => {
+    acquireOnceCommand.add(request, keys, args, recordKey);
+    keys.push(toldKey(recordKey(request.command)));
+    args.push(request.waitsFor ?? "");
+  },
 };
 
 /** A grant is −1 or minus a token, which no proxy, test double or `null` yields by accident. */
 export function acquireReply({ code, fencingToken, redisTimeMs }: EntryReply): AcquireReply {
   const storeTimeMs = redisTimeMs;
-  if (typeof code === "string") return { kind: "completed", record: code, storeTimeMs };
+  if (typeof code !== "number") return textReply(code, storeTimeMs);
   switch (code) {
     case -1:
       return { kind: "taken", storeTimeMs, fencingToken };
@@ -232,8 +272,21 @@ export function acquireReply({ code, fencingToken, redisTimeMs }: EntryReply): A
   }
   if (code >= 0) return { kind: "contended", expiresInMs: code, storeTimeMs };
   if (code <= -leastToken) return { kind: "mine", storeTimeMs, fencingToken: -code };
-  if (code > sameSubmission) return unexpectedReply(code);
-  const isCooldown = code <= cooldown;
-  const expiresInMs = (isCooldown ? cooldown : sameSubmission) - code;
-  return { kind: "contended", expiresInMs, isCooldown, sameSubmission: !isCooldown, storeTimeMs };
+  if (code > cooldown) return unexpectedReply(code);
+  return { kind: "contended", expiresInMs: cooldown - code, isCooldown: true, storeTimeMs };
+}
+
+function textReply(text: string | Buffer, storeTimeMs: number): AcquireReply {
+  const bytes = typeof text === "string" ? Buffer.from(text) : text;
+  switch (String.fromCharCode(bytes[0] ?? 0)) {
+    case "s": {
+      const holderId = bytes.toString("latin1", 1, 37);
+      const expiresInMs = Number(bytes.toString("latin1", 37));
+      return { kind: "contended", expiresInMs, sameSubmission: true, holderId, storeTimeMs };
+    }
+    case "t":
+      return { kind: "told", record: bytes.subarray(1), storeTimeMs };
+    default:
+      return { kind: "completed", record: bytes, storeTimeMs };
+  }
 }

@@ -6,6 +6,8 @@ export const maxEntries = 100;
 /** A record may have 1 MiB and more, so a call has at most this many of them. */
 export const maxRecords = 16;
 
+type Word = string | number | Uint8Array;
+
 /** The part of a call that is equal for all its entries. */
 export interface CallSettings {
   /** The first entry's: all entries share its times and holder. */
@@ -20,7 +22,7 @@ export interface EntryReply {
   readonly redisTimeMs: number;
   /** For an acquire, the token that the locks taken by this call have; 0 for other commands. */
   readonly fencingToken: number;
-  readonly code: number | string;
+  readonly code: number | string | Buffer;
 }
 
 /** How a command is written for many requests, and how one entry of its reply is read. */
@@ -32,13 +34,15 @@ export interface Command<Request, Reply> {
   readonly headLength?: 2;
   /** 100 by default. */
   readonly maxEntries?: number;
+  /** The texts of its replies may be bytes that are not UTF-8. */
+  readonly repliesBytes?: true;
   /** The first of ARGV; nothing where it is missing. */
-  head?(settings: CallSettings): (string | number)[];
+  head?(settings: CallSettings): Word[];
   /** Adds the KEYS and ARGV of one entry. */
   add(
     request: Request,
     keys: string[],
-    args: (string | number)[],
+    args: Word[],
     recordKey: (command: LockCommand) => string,
   ): void;
   read(reply: EntryReply): Reply | NoAnswer;

@@ -1,19 +1,21 @@
 import type { CompleteReply, CompleteRequest } from "../../../lock/store.ts";
 import { type Command, common, endOfEntry, gatheredForm, maxRecords, sent } from "./command.ts";
 import { kindOf, letGo } from "./release.ts";
+import { isRecord } from "./values.ts";
 
 /** The first of a complete's two steps: `late` where it has recorded, as it sees no lock. */
 export type RecordRequest = Omit<CompleteRequest, "cooldownUntilMs">;
 
 /** Rule 15, in this order: its own record, then too late, and only then another's record. */
 const keep = /* lua */ `
+${isRecord}
 local function keep(record, owner_id, text, expires)
   local kept = redis.pcall('GET', record)
   if odd(kept) then
     return -4
   elseif failed(kept) then
     return kept
-  elseif kept and (string.sub(kept, 1, 1) ~= '1' or string.sub(kept, 60, 60) ~= '{') then
+  elseif kept and not is_record(kept) then
     return -4
   elseif kept and string.sub(kept, 24, 59) == owner_id then
     return 2
@@ -37,7 +39,7 @@ end
  * The record takes the place of the lock.
  *
  * KEYS: for each entry the lock and the record, which are in one slot.
- * ARGV: for each entry the owner id, the record's text, Redis' time in ms at which it expires, and
+ * ARGV: for each entry the owner id, the record, Redis' time in ms at which it expires, and
  *   the end of a cooldown (0: none). All are equal in every copy.
  *
  * Returns the clock, then for each entry:
@@ -79,7 +81,7 @@ return replies
  * The record alone, where a complete is written again on a Cluster (rule 16): a release follows.
  *
  * KEYS: the record of each entry.
- * ARGV: for each entry the owner id, the record's text, and Redis' time in ms at which it expires.
+ * ARGV: for each entry the owner id, the record, and Redis' time in ms at which it expires.
  *
  * Returns the codes of a complete, but 3 for 1 as well: it does not see the lock.
  */

@@ -8,19 +8,8 @@ import type {
 } from "../../../lock/store.ts";
 import { longestCooldownMs, longestTtlMs } from "../../../validation.ts";
 import { unexpectedReply } from "../no-answers.ts";
-import { type Command, common, sent } from "./command.ts";
-
-const uuid: string = [8, 4, 4, 4, 12].map((digits) => "%x".repeat(digits)).join("%-");
-
-/** A value that begins with a UUID counts as a lease: a holder of another library may live. */
-const whose: string = /* lua */ `
-local function whose(held)
-  local lease = string.match(held, '^(${uuid})')
-  local freed = string.match(held, '^freed:(${uuid}):')
-  local cooldown = string.match(held, '^cooldown:(${uuid})$')
-  return lease, freed, cooldown
-end
-`;
+import { type Command, common, type EntryReply, sent } from "./command.ts";
+import { longestLife, whose } from "./values.ts";
 
 /**
  * The id of a value that is not ours, or of a key that holds no text (its name counts). Every lock of
@@ -46,26 +35,6 @@ local function foreign_id(text, key)
     text = text .. ':' .. string.format('%.0f', after + left)
   end
   return redis.sha1hex(text)
-end
-`;
-
-/**
- * The longest life that we give to this lock, cooldown or tombstone; with more, as a rule, Redis'
- * clock was set back. Nil for a lock of another library, and for the tombstone of one.
- */
-export const longestLife: string = /* lua */ `
-local function longest_life(held)
-  local ttl = tonumber(string.match(held, '^${uuid}:${"%d".repeat(16)}:(%d+):%d+:') or 0)
-  if ttl > 0 then
-    return ttl
-  end
-  if string.match(held, '^cooldown:(${uuid})$') then
-    return ${longestCooldownMs}
-  end
-  -- Without the field that freeScript adds for a life that is not ours.
-  if string.match(held, '^freed:(${uuid}):[^:]*:%d+:[^:]*$') then
-    return ${longestTtlMs}
-  end
 end
 `;
 
@@ -247,7 +216,7 @@ export const freeCommand: Command<FreeRequest, FreeReply> = {
     args.push(id, by, reason, command.times.ttlMs, now ? 1 : 0);
   },
   read: ({ code, redisTimeMs: storeTimeMs }) => {
-    if (typeof code === "string" || code < -2) return unexpectedReply(code);
+    if (typeof code !== "number" || code < -2) return unexpectedReply(code);
     if (code >= 0) {
       return { kind: "answered", result: { outcome: "freed", freeInMs: code }, storeTimeMs };
     }
@@ -256,7 +225,7 @@ export const freeCommand: Command<FreeRequest, FreeReply> = {
   },
 };
 
-function inspectionOf(text: number | string, storeTimeMs: number): Inspection | NoAnswer {
+function inspectionOf(text: EntryReply["code"], storeTimeMs: number): Inspection | NoAnswer {
   const [, pttl, value] = /^(-1|\d+):(.+)$/s.exec(String(text)) ?? [];
   if (value === undefined) return unexpectedReply(text);
   const expiresInMs = pttl === "-1" ? Number.POSITIVE_INFINITY : Number(pttl);

@@ -1,7 +1,8 @@
 import type { Answered, LockRequest, OwnedReply, ReleaseRequest } from "../../../lock/store.ts";
 import { longestCooldownMs } from "../../../validation.ts";
 import { unexpectedReply } from "../no-answers.ts";
-import { type Command, common, endOfEntry, gatheredForm, sent } from "./command.ts";
+import { type Command, common, endOfEntry, gatheredForm, maxRecords, sent } from "./command.ts";
+import { toldKey } from "./values.ts";
 
 /**
  * One entry of a script about a lock; `mine` is executed where it holds the owner id. The codes:
@@ -109,6 +110,31 @@ end
 return replies
 `);
 
+/**
+ * Rule 25: a release that tells the answer of its run. A copy that finds the lock let go tells nothing.
+ *
+ * KEYS: for each entry the lock and the answer told, which are in one slot.
+ * ARGV: for each entry the owner id, the end of a cooldown (0: none), the answer, and its life in ms.
+ *
+ * Returns the codes of a release.
+ */
+export const tellScript: string = sent(/* lua */ `
+${common}
+${letGo}
+local replies = { now }
+for i = 1, #KEYS / 2 do
+  local key = KEYS[2 * i - 1]
+  local owner_id = ARGV[4 * i - 3]
+${ofOwner(`
+    reply = let_go(key, owner_id, tonumber(ARGV[4 * i - 2]) - now)
+    -- Behind that, and whatever becomes of it: a full Redis must let the lock go.
+    if not failed(reply) then
+      redis.pcall('SET', KEYS[2 * i], ARGV[4 * i - 1], 'PX', ARGV[4 * i])
+    end`)}
+end
+return replies
+`);
+
 /** Reads the replies of a command whose codes each stand for a kind of answer alone. */
 export function kindOf<Kind extends string>(
   kinds: Readonly<Record<number, Kind>>,
@@ -138,6 +164,16 @@ export const releaseCommand: Command<ReleaseRequest, OwnedReply> = {
   add: ({ command, cooldownUntilMs }, keys, args) => {
     keys.push(command.key);
     args.push(command.ownerId, cooldownUntilMs);
+  },
+  read,
+};
+
+export const tellCommand: Command<ReleaseRequest, OwnedReply> = {
+  script: tellScript,
+  maxEntries: maxRecords,
+  add: ({ command, cooldownUntilMs, told }, keys, args, recordKey) => {
+    keys.push(command.key, toldKey(recordKey(command)));
+    args.push(command.ownerId, cooldownUntilMs, told?.record ?? "", told?.lifeMs ?? 0);
   },
   read,
 };

@@ -74,9 +74,9 @@ export class Executions extends Watch {
   #failed({ name, entries }: Execution, error: string): void {
     const { owners, server } = this.world;
     if (error.includes("user_script")) this.world.broken("script", error);
-    const isEnding = ["release", "complete", "record", "free"].includes(name);
+    const isEnding = ["release", "tell", "complete", "record", "free"].includes(name);
     // An engine that looks at every write may refuse a record; a deletion it may not.
-    const isRefusable = server.memory === "strictly full" && name !== "release";
+    const isRefusable = server.memory === "strictly full" && !["release", "tell"].includes(name);
     if (isEnding && !isRefusable && error.includes("OOM")) {
       this.world.broken("full", `a ${name} was refused: ${error}`);
     }
@@ -119,10 +119,10 @@ export class Executions extends Watch {
     const { lock = "", ownerId, cooldownUntilMs = 0 } = entry;
     // Rule 23: what a node has refused is written again, also where another request was answered before.
     const isNew = copy.sentAt > toldAt && !server.hasMoved;
-    if (name === "release" && cooldownUntilMs > 0 && !recordUntil && isNew) {
+    if (["release", "tell"].includes(name) && cooldownUntilMs > 0 && !recordUntil && isNew) {
       this.world.broken("cooldown", `a retire of ${this.#nameOf(entry)} asks for a cooldown`);
     }
-    if ((name !== "release" && name !== "complete") || code !== 1) return;
+    if (!["release", "tell", "complete"].includes(name) || code !== 1) return;
     const { isMoving, memory, nowMs } = server;
     // A full server refuses to write over the lock, and one that moves the slot to write behind it.
     const isRefused = memory === "strictly full" || (memory === "full" && isMoving);
@@ -133,7 +133,7 @@ export class Executions extends Watch {
 
   /** Rule 19: its own tombstone is called freed, and no other. */
   #checkFreed({ name }: Execution, entry: CallEntry, value: unknown, code: unknown): void {
-    if (!["extend", "release"].includes(name) || typeof code !== "number") return;
+    if (!["extend", "release", "tell"].includes(name) || typeof code !== "number") return;
     const parsed = lockValue(value);
     const isOwn = parsed.kind === "freed" && parsed.ownerId === entry.ownerId;
     if (isOwn === (code === -2)) return;
@@ -161,6 +161,22 @@ export class AnswerChecks extends Watch {
     this.world.broken(
       "justified",
       `${owner.name} was called ${outcome} at ${owner.key}, and nobody had given a reason`,
+    );
+  }
+
+  /** Rule 25: it was told by a run of the same content that ended while it waited. */
+  checkTold({ submission, key, ...owner }: Owner, { body }: StoredAnswer, from: number): void {
+    const told = this.world.recordWatch
+      .told(this.world.recordKeyOf({ submission, key, ...owner }))
+      .find((each) => each.owner.name === Buffer.from(body ?? "").toString());
+    const isOther = told?.owner.submission?.fingerprint !== submission?.fingerprint;
+    const isNone = [told?.owner.submission?.fingerprint, submission?.fingerprint].includes(
+      "-".repeat(22),
+    );
+    if (told !== undefined && told.at >= from && (!isOther || isNone)) return;
+    this.world.broken(
+      "waited",
+      `${owner.name} was told what ${told?.owner.name} has said at ${told?.at}`,
     );
   }
 

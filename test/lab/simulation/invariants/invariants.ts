@@ -26,6 +26,8 @@ export const invariants = {
   once: "no submission is acquired while its record stands",
   gap: "from the complete on there is a lock or a record at every instant",
   record: "a record is never overwritten, lengthened, deleted or written again",
+  waited:
+    "a caller that waits is told the answer of a run that has ended since, and of its content",
   untouched: "an attempt that is refused changes nothing",
   refused: "a key that a node has refused is asked for at the other, and nothing else is refused",
   cooldown: "a cooldown follows a lease that was held, once, and ends when it was to end",

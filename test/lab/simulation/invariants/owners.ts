@@ -43,7 +43,7 @@ export function ownerIdOf(value: unknown): string {
   return parsed.kind === "lock" ? parsed.ownerId : String(value);
 }
 
-const record = /^1([\w-]{22})([0-9a-f-]{36})\{/;
+const record = /^1([\w-]{22})([0-9a-f-]{36})=/;
 
 /** Whose answer a record is, and of what. */
 export function recordValue(

@@ -1,3 +1,4 @@
+import { toldKey } from "../../../../src/stores/redis/commands/values.ts";
 import { Watch } from "./invariants.ts";
 import { type Owner, recordValue } from "./owners.ts";
 
@@ -16,9 +17,19 @@ export interface Kept {
   isLost: boolean;
 }
 
+/** An answer that a run has told as it let go of its lock. */
+export interface Told {
+  readonly owner: Owner;
+  /** By the right clock. */
+  readonly at: number;
+}
+
+const isTold = (key: string) => key === toldKey(key.replace(/:told$/, ""));
+
 /** Watches every record: written once, by its first writer, and then left alone until it expires. */
 export class RecordWatch extends Watch {
   readonly #kept = new Map<string, Kept[]>();
+  readonly #told = new Map<string, readonly Told[]>();
 
   /** Everything that was ever recorded of a submission. */
   history(key: string): readonly Kept[] {
@@ -41,7 +52,32 @@ export class RecordWatch extends Watch {
     );
   }
 
+  /** Rule 25: what runs have told the waiting ones of a submission, and when. */
+  told(key: string): readonly Told[] {
+    return this.#told.get(toldKey(key)) ?? [];
+  }
+
+  #setTold(key: string, value: string, expiresAt: number | undefined): void {
+    const { executions, loop, owners, schedule, server } = this.world;
+    const record = recordValue(value);
+    const owner = record && owners.of(record.ownerId, key);
+    const entry = executions.current?.entries.find((each) => each.told === key);
+    const isLetGo = executions.current?.touched.get(entry?.lock ?? "") === owner?.id;
+    if (owner === undefined || entry?.ownerId !== owner.id || !isLetGo) {
+      this.world.broken("waited", `${key} = ${value}, and its lock was not let go`);
+      return;
+    }
+    if (Number(expiresAt) - server.nowMs !== 1_000 + schedule.times.commandTimeoutMs) {
+      this.world.broken("waited", `${key} expires at ${expiresAt}`);
+    }
+    this.#told.set(key, [...(this.#told.get(key) ?? []), { owner, at: loop.now }]);
+  }
+
   set(key: string, value: string, expiresAt: number | undefined): void {
+    if (isTold(key)) {
+      this.#setTold(key, value, expiresAt);
+      return;
+    }
     const { life, setBackMs } = this.world.server;
     const record = recordValue(value);
     const owner = record && this.world.owners.of(record.ownerId, key);

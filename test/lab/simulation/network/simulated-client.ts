@@ -304,7 +304,7 @@ async function settled(reply: Promise<unknown>): Promise<[error: Error | null, v
 function scriptOf(
   script: string,
   keyCount: number,
-  rest: readonly (string | number)[],
+  rest: readonly (string | number | Uint8Array)[],
 ): ScriptCall {
   const [declared, args] = [rest.slice(0, keyCount).map(String), rest.slice(keyCount)];
   if (!isGathered(script)) return { script, keys: declared, declared, args };

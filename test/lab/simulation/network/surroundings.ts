@@ -45,7 +45,7 @@ export interface ScriptCall {
   readonly keys: readonly string[];
   /** Those of them that the call declares. */
   readonly declared: readonly string[];
-  readonly args: readonly (string | number)[];
+  readonly args: readonly (string | number | Uint8Array)[];
 }
 
 /** One write of a command, as the server gets it. */

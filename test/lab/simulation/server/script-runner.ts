@@ -20,7 +20,7 @@ export type Memory = "enough" | "full" | "strictly full";
 interface Evaluation {
   readonly script: string;
   readonly keyNames: readonly string[];
-  readonly args: readonly (string | number)[];
+  readonly args: readonly (string | number | Uint8Array)[];
   /** The server's wall clock, in whole microseconds. It stands still while a script runs. */
   readonly nowUs: number;
   readonly memory: Memory;

@@ -155,7 +155,7 @@ export class ServerPair {
       command.add(request, keys, args, (of) => this.#recordName(of.key, of.submission?.id ?? ""));
     }
     const real = await this.#real
-      .eval(command.script, keys.length, ...keys, ...args)
+      .eval(command.script, keys.length, ...keys, ...args.map(String))
       .catch(asError);
     // Of a call that failed nobody knows when: it did nothing that depends on the time.
     const now = Array.isArray(real) ? (real[0] as number) : before;

@@ -9,7 +9,8 @@ export interface Entry {
   expiresAt: number | undefined;
 }
 
-type ScriptArguments = readonly (string | number)[];
+/** The simulation's records are text. */
+type ScriptArguments = readonly (string | number | Uint8Array)[];
 
 /** What is told about every change of a key. */
 export interface KeyWatcher {

@@ -1,0 +1,57 @@
+import { longestCooldownMs, longestTtlMs } from "../../../validation.ts";
+
+/**
+ * What the keys hold, as scripts read it. A lock's key:
+ *
+ * ```
+ * <owner id>:<fencing token>:<ttlMs>:<maxHoldMs>:<holder>:<submission>:<fingerprint>   a lease
+ * cooldown:<owner id>                                                                   a cooldown
+ * freed:<owner id>:<by>:<time>:<reason>                                                 a tombstone
+ * ```
+ *
+ * A record, and an answer that a run told: `1`, the fingerprint (22), the owner id (36), `=`, and
+ * content that no script reads. `lock/record.ts` writes and reads it.
+ */
+
+const uuid: string = [8, 4, 4, 4, 12].map((digits) => "%x".repeat(digits)).join("%-");
+
+/** A value that begins with a UUID counts as a lease: a holder of another library may live. */
+export const whose: string = /* lua */ `
+local function whose(held)
+  local lease = string.match(held, '^(${uuid})')
+  local freed = string.match(held, '^freed:(${uuid}):')
+  local cooldown = string.match(held, '^cooldown:(${uuid})$')
+  return lease, freed, cooldown
+end
+`;
+
+/**
+ * The longest life that we give to this lock, cooldown or tombstone; with more, as a rule, Redis'
+ * clock was set back. Nil for a lock of another library, and for the tombstone of one.
+ */
+export const longestLife: string = /* lua */ `
+local function longest_life(held)
+  local ttl = tonumber(string.match(held, '^${uuid}:${"%d".repeat(16)}:(%d+):%d+:') or 0)
+  if ttl > 0 then
+    return ttl
+  end
+  if string.match(held, '^cooldown:(${uuid})$') then
+    return ${longestCooldownMs}
+  end
+  -- Without the field that freeScript adds for a life that is not ours.
+  if string.match(held, '^freed:(${uuid}):[^:]*:%d+:[^:]*$') then
+    return ${longestTtlMs}
+  end
+end
+`;
+
+export const isRecord: string = /* lua */ `
+local function is_record(value)
+  return string.sub(value, 1, 1) == '1' and string.sub(value, 60, 60) == '='
+end
+`;
+
+/** Rule 25: in the slot of the lock and the record, where no acquire looks. */
+export function toldKey(recordKey: string): string {
+  return `${recordKey}:told`;
+}
