@@ -4,7 +4,7 @@ import { notARecord, ownError } from "../validation.ts";
 import { type CompleteOutcome, completeChannel, duplicateChannel } from "./channels.ts";
 import { encodeRecord, type RecordContent } from "./record.ts";
 import { type OnReport, Releasing, UntilAnswered } from "./release.ts";
-import { type CallerCommand, type InFlight, type LockRuntime, publish } from "./runtime.ts";
+import { type CallerCommand, type LockRuntime, publish } from "./runtime.ts";
 import type { CompleteReply, CompleteRequest, LockTimes, NoAnswer } from "./store.ts";
 
 /** Called once, within 2 × `acquireTimeoutMs` + `ttlMs`. */
@@ -29,7 +29,6 @@ export function patienceMs({ acquireTimeoutMs, ttlMs }: LockTimes): number {
  * ```
  */
 export class Completing extends UntilAnswered<CompleteRequest, CompleteReply, CompleteOutcome> {
-  readonly #inFlight: InFlight;
   // Rules 15 and 19: record, expiry and end of the cooldown are fixed once; each copy has the same.
   readonly #record: string;
   readonly #expiresAtMs: number;
@@ -38,7 +37,6 @@ export class Completing extends UntilAnswered<CompleteRequest, CompleteReply, Co
   constructor(
     runtime: LockRuntime,
     command: CallerCommand,
-    inFlight: InFlight,
     content: RecordContent,
     storeTimeMs: number,
     cooldownMs: number,
@@ -69,7 +67,6 @@ export class Completing extends UntilAnswered<CompleteRequest, CompleteReply, Co
       }
       onCompleted(outcome, cause);
     });
-    this.#inFlight = inFlight;
     this.#record = record;
     this.#expiresAtMs = storeTimeMs + retainMs;
     this.#cooldownUntilMs = cooldownMs === 0 ? 0 : storeTimeMs + cooldownMs;
@@ -103,8 +100,7 @@ export class Completing extends UntilAnswered<CompleteRequest, CompleteReply, Co
     }
     this.end(kind === "unrecordable" ? "unconfirmed" : kind);
     // Rule 17: retires only now, when the record is written or never will be.
-    const inFlight = this.#inFlight;
-    if (inFlight.first !== undefined) new Releasing(this.runtime, this.command, inFlight).begin();
+    if (!this.command.inFlight.isEmpty) new Releasing(this.runtime, this.command).begin();
   }
 
   /** Rule 14: `close` gives up this complete. */

@@ -6,7 +6,7 @@ import { type ChannelOf, lockChannels } from "./channels.ts";
 import type { Completing } from "./complete.ts";
 import type { HeldLease } from "./held-lease.ts";
 import type {
-  AcquireReply,
+  AcquireRequest,
   LockCommand,
   LockRequest,
   LockStore,
@@ -24,6 +24,7 @@ export interface CallerCommand extends LockCommand {
   readonly callerContext: AsyncResource | undefined;
   /** A throwaway lock of `check()`: no message is published about it. */
   readonly isCheck: boolean;
+  readonly inFlight: InFlight;
 }
 
 /**
@@ -98,29 +99,30 @@ export class LockRuntime {
  * attempt adds and resolves them, also after it has ended; its lease and its release read them.
  */
 export class InFlight {
-  /** Almost always the only one, which needs no list. `undefined` while none is in flight. */
-  first: LockRequest<AcquireReply> | undefined;
-  #others: LockRequest<AcquireReply>[] | undefined;
+  /** Almost always the only one, which needs no list. */
+  #first: AcquireRequest | undefined;
+  #others: AcquireRequest[] = [];
 
-  add(request: LockRequest<AcquireReply>): void {
-    if (this.first === undefined) this.first = request;
-    else this.#others = [...(this.#others ?? []), request];
+  get isEmpty(): boolean {
+    return this.#first === undefined;
+  }
+
+  add(request: AcquireRequest): void {
+    if (this.#first === undefined) this.#first = request;
+    else this.#others = [...this.#others, request];
   }
 
   /** The request can take no effect from now on. */
-  resolve(request: LockRequest<AcquireReply>): void {
-    if (this.first === request) this.first = this.#others?.pop();
-    else this.#others = this.#others?.filter((other) => other !== request);
+  resolve(request: AcquireRequest): void {
+    if (this.#first === request) this.#first = this.#others.pop();
+    else this.#others = this.#others.filter((other) => other !== request);
   }
 
   /** −∞ if there is none, ∞ while one is not written yet. */
   get latestDeadlineMs(): number {
-    if (this.first === undefined) return Number.NEGATIVE_INFINITY;
-    let latest = this.first.deadlineMs ?? Number.POSITIVE_INFINITY;
-    for (const { deadlineMs = Number.POSITIVE_INFINITY } of this.#others ?? []) {
-      latest = Math.max(latest, deadlineMs);
-    }
-    return latest;
+    if (this.#first === undefined) return Number.NEGATIVE_INFINITY;
+    const all = [this.#first, ...this.#others];
+    return Math.max(...all.map(({ deadlineMs = Number.POSITIVE_INFINITY }) => deadlineMs));
   }
 }
 
