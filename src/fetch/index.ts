@@ -13,12 +13,6 @@ import { headOf, mayHaveBody, untilOver } from "./response.ts";
 
 export type * from "../http/public.ts";
 
-/** Answers a request instead of its handler, which does not run. */
-export type Answer<Info, Req extends Request = Request> = (
-  request: Req,
-  info: Info,
-) => Response | Promise<Response>;
-
 /** The options of {@link submitGuard} for handlers of fetch. */
 export interface SubmitGuardOptions<Req extends Request = Request>
   extends GuardOptions<Req, [request: Req], Response | Promise<Response>> {
