@@ -119,7 +119,7 @@ describe.each(clusterClients)("rule 23: gathering by node, with $name", ({ name,
     await pairsOf(bench.lock, users);
     const pair = ConnectionPair.of(portOf(bench.client));
     const isGathered = (user: string) =>
-      pair.routeOf(commandOf({ times, key: bench.lock.keyFor(user) }), acquireCommand)?.own;
+      pair.routeOf(commandOf({ times, key: bench.lock.keyFor(user) }), acquireCommand)?.gatherOn;
     await until(() => users.every(isGathered), { what: "all nodes to say yes" });
     return bench;
   }

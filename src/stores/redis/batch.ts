@@ -86,14 +86,14 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
     const shared = new Map<ServerPort, Request[]>();
     for (const request of all) {
       const route = this.#connections.routeOf(request.command, this.#command);
-      const others = route?.own && shared.get(route.own);
+      const others = route?.gatherOn && shared.get(route.gatherOn);
       if (others !== undefined) {
         others.push(request);
         continue;
       }
       const requests = [request];
       groups.push({ route, requests });
-      if (route?.own !== undefined) shared.set(route.own, requests);
+      if (route?.gatherOn !== undefined) shared.set(route.gatherOn, requests);
     }
     return groups;
   }
@@ -103,7 +103,7 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
       answerAll(requests, this.#connections.unavailableReason());
       return;
     }
-    const { connection, node, own } = route;
+    const { connection, gatherOn, node } = route;
     const { clock } = this.#connections;
     const [{ command, deadlineMs: first }] = requests as [Request];
     // Rule 2: the deadline counts from the first write, so that time in a queue is not lost. A
@@ -125,12 +125,12 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
       else answerAll(requests, toNoAnswer(result));
     };
     const { gatheredScript, script } = this.#command;
-    if (own === undefined || gatheredScript === undefined) {
+    if (gatherOn === undefined || gatheredScript === undefined) {
       connection.send(node, script, keys, args, answered);
       return;
     }
     for (const key of keys) args.push(connection.gathering.prefix + key);
-    connection.send(node, gatheredScript, [], [...args, keys.length], answered, own);
+    connection.send(node, gatheredScript, [], [...args, keys.length], answered, gatherOn);
   }
 
   /** Rule 24: a call that Redis refuses for its keys was not executed: each goes again, alone. */
@@ -168,7 +168,7 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
     clock.learn(route.node, redisTimeMs, fencingToken, sentAt, readAt);
     for (const [index, request] of requests.entries()) {
       const code = reply[headLength + index] as number | string | Error;
-      if (code instanceof Error && route.own !== undefined) {
+      if (code instanceof Error && route.gatherOn !== undefined) {
         this.#sendAlone(request, route);
         continue;
       }

@@ -43,7 +43,7 @@ export interface Route {
   /** On a Cluster, the name of the server that has the slot; `""` otherwise, or if unknown. */
   readonly node: string;
   /** The node's own connection, where the request may be in a call that declares no key. */
-  readonly own: ServerPort | undefined;
+  readonly gatherOn: ServerPort | undefined;
 }
 
 /**
@@ -117,8 +117,8 @@ export class ConnectionPair {
     if (connection === undefined) return undefined;
     const node = connection.client.nodeOf(slot);
     const mayGather = this.isCluster && gatheredScript !== undefined;
-    const own = mayGather ? connection.gathering.nodeFor(slot, node, key) : undefined;
-    return { connection, node, own };
+    const gatherOn = mayGather ? connection.gathering.nodeFor(slot, node, key) : undefined;
+    return { connection, node, gatherOn };
   }
 
   get inFlight(): number {
@@ -157,7 +157,9 @@ export class ConnectionPair {
     }
     // The primary lacks only the proof of its database: no second is opened for that.
     const isSoonUsable =
-      this.#client.status === "ready" && !primary.isInDatabase && primary.answers(slot, silenceMs);
+      this.#client.status === "ready" &&
+      !primary.database.isCertain &&
+      primary.answers(slot, silenceMs);
     const second = this.#needSecond(isSoonUsable);
     if (second !== undefined) {
       const isReady = second.isUsable(slot, silenceMs);
@@ -185,7 +187,7 @@ export class ConnectionPair {
     // The second may know a password that was valid when the application's client was made.
     const misconfigured = this.#lastError && misconfiguration(this.#lastError);
     if (misconfigured !== undefined) return misconfigured;
-    const unready = this.#primary.isInDatabase ? "silent" : `not in database ${database} yet`;
+    const unready = this.#primary.database.isCertain ? "silent" : `not in database ${database} yet`;
     const state = status === "ready" ? unready : `"${status}"`;
     const hint = status === "wait" && advice !== undefined ? `: ${advice}` : "";
     const reason = `the connection to ${address} is ${state}${hint}`;
