@@ -20,19 +20,19 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
   readonly #command: Command<Request, Reply>;
   readonly #connections: ConnectionPair;
   readonly #callsAtOnce: number;
-  readonly #confirmed: Confirmed | undefined;
+  readonly #acknowledge: Acknowledge | undefined;
   waiting: Request[] = [];
 
   constructor(
     command: Command<Request, Reply>,
     connections: ConnectionPair,
-    confirmed?: Confirmed,
+    acknowledge?: Acknowledge,
     callsAtOnce: number = defaultCallsAtOnce,
   ) {
     this.#command = command;
     this.#connections = connections;
     this.#callsAtOnce = callsAtOnce;
-    this.#confirmed = confirmed;
+    this.#acknowledge = acknowledge;
   }
 
   flush(): void {
@@ -180,7 +180,7 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
       if (entryReply.kind === "mine") {
         clock.learn(route.node, redisTimeMs, entryReply.fencingToken ?? 0, sentAt, readAt);
       }
-      if (!this.#confirmed?.(request, entryReply)) request.answer(entryReply as Reply);
+      if (!this.#acknowledge?.(request, entryReply)) request.answer(entryReply as Reply);
     }
   }
 
@@ -191,8 +191,11 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
   }
 }
 
-/** Returns true where it answers the request itself, later; false where the caller must. */
-export type Confirmed = (request: LockRequest<never>, reply: { readonly kind: string }) => boolean;
+/** Rule 21. Returns true where it answers the request itself, later; false where the caller must. */
+export type Acknowledge = (
+  request: LockRequest<never>,
+  reply: { readonly kind: string },
+) => boolean;
 
 interface Group<Request> {
   readonly route: Route | undefined;
