@@ -4,19 +4,14 @@ import { notARecord, ownError } from "../validation.ts";
 import { type CompleteOutcome, completeChannel, duplicateChannel } from "./channels.ts";
 import { encodeRecord, type RecordContent } from "./record.ts";
 import { type OnReport, Releasing, UntilAnswered } from "./release.ts";
-import { type CallerCommand, type LockRuntime, publish } from "./runtime.ts";
-import type { CompleteReply, CompleteRequest, LockTimes, NoAnswer } from "./store.ts";
+import { type CallerCommand, type LockRuntime, patienceMs, publish } from "./runtime.ts";
+import type { CompleteReply, CompleteRequest, NoAnswer } from "./store.ts";
 
 /** Called once, within 2 × `acquireTimeoutMs` + `ttlMs`. */
 export type OnCompleted = OnReport<CompleteOutcome>;
 
 /** Beyond that a record has no body: that the submission was done matters more than its answer. */
 const maxPendingLength = 8 * 1024 * 1024;
-
-/** How long the caller of `complete` waits, and the lease is still extended. */
-export function patienceMs({ acquireTimeoutMs, ttlMs }: LockTimes): number {
-  return 2 * acquireTimeoutMs + ttlMs;
-}
 
 /**
  * Rule 17: a complete, sent until it is answered. Requests in flight are retired only after that: a

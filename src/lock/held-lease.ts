@@ -3,10 +3,10 @@ import { LockLostError, type LostReason } from "../errors.ts";
 import { performance, wallClock } from "../time.ts";
 import { Timer } from "../timer-wheel.ts";
 import { lostChannel } from "./channels.ts";
-import { Completing, type OnCompleted, patienceMs } from "./complete.ts";
+import { Completing, type OnCompleted } from "./complete.ts";
 import type { RecordContent } from "./record.ts";
 import { type OnReleased, Releasing } from "./release.ts";
-import { type CallerCommand, type LockRuntime, publish, write } from "./runtime.ts";
+import { type CallerCommand, type LockRuntime, patienceMs, publish, write } from "./runtime.ts";
 import type { LockTimes, OwnedReply } from "./store.ts";
 
 /**

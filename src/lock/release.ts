@@ -5,6 +5,7 @@ import {
   type CallerCommand,
   isNoAnswer,
   type LockRuntime,
+  patienceMs,
   publish,
   toLockError,
   write,
@@ -198,9 +199,9 @@ export class Releasing extends UntilAnswered<Request, OwnedReply, ReleaseOutcome
     command: CallerCommand,
     { isValid = () => false, onReleased, cooldownUntilMs = 0 }: ReleaseEnds = {},
   ) {
-    const { timers, times } = runtime;
-    const giveUpAfterMs = 2 * times.acquireTimeoutMs + times.ttlMs;
-    super(runtime, command, "release", timers, times.acquireTimeoutMs, giveUpAfterMs, onReleased);
+    const { acquireTimeoutMs } = runtime.times;
+    const giveUpMs = patienceMs(runtime.times);
+    super(runtime, command, "release", runtime.timers, acquireTimeoutMs, giveUpMs, onReleased);
     this.#retires = !command.inFlight.isEmpty;
     this.#isValid = isValid;
     this.#cooldownUntilMs = cooldownUntilMs;

@@ -48,6 +48,11 @@ export function publish<Message extends { readonly key: string; readonly keyPref
   else callerContext.runInAsyncScope(() => to.publish(message));
 }
 
+/** How long a retire is sent, and the caller of `complete` waits and its lease is extended. */
+export function patienceMs({ acquireTimeoutMs, ttlMs }: LockTimes): number {
+  return 2 * acquireTimeoutMs + ttlMs;
+}
+
 class WaitGroup {
   count = 0;
   #waiting: (() => void)[] = [];
