@@ -48,11 +48,11 @@ export class Connection {
   silentAt: number = Number.NEGATIVE_INFINITY;
   /** Rule 9: its last answer was that of a replica: a failover may have left it behind. */
   isReplica = false;
-  /** By node, oldest first. */
+  /** The calls that wait for each node, oldest first. */
   readonly #unanswered = new Map<string, Call[]>();
   /** Calls without an answer, although their node has answered a later call: the client repeats them. */
   readonly #repeated = new Set<Call>();
-  /** By node, the SHA-1 of each script that the node has: calls can leave out the text. */
+  /** The SHA-1 of each script that a node has, by node: calls can leave out the text. */
   readonly #digests = new Map<string, Map<string, string>>();
   /** The server does not permit this user EVALSHA. */
   #needsTexts = false;

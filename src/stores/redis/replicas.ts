@@ -28,7 +28,7 @@ class Node {
 /** How long no acquire is sent after Redis has denied us `WAIT`. */
 const refusedMs = 1_000;
 
-/** By how much a `WAIT` may outlast its time-out: an idle server looks ten times a second. */
+/** How long a `WAIT` may outlast its time-out: an idle server looks ten times a second. */
 const overdueMs = 100;
 
 /**

@@ -255,7 +255,6 @@ export class IoredisPort extends IoredisServer implements ClientPort {
 
   /** A write to a socket costs this process as much as the call that it carries. */
   cork(): () => void {
-    if (!this.isCluster) return () => {};
     const streams = (this.client.nodes?.("master") ?? []).flatMap(({ stream }) =>
       hasMembers(stream, ["cork", "uncork"]) ? [stream as Writable] : [],
     );
