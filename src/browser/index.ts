@@ -1,15 +1,3 @@
-import {
-  CONFLICT,
-  DELAY_MS,
-  JITTER,
-  LEAST_RETRY_AFTER_MS,
-  LONGEST_DELAY_MS,
-  LONGEST_RETRY_AFTER_MS,
-  LONGEST_TIMER_MS,
-  SERVER_ERROR,
-  TIMEOUT_MS,
-  UNAUTHORIZED,
-} from "./bounds.ts";
 import { digestOf, forget, idOf, kept, owners, protections, unused } from "./ids.ts";
 
 export { forget, idOf } from "./ids.ts";
@@ -19,6 +7,23 @@ export {
   type ProtectFormOptions,
   protectForm,
 } from "./protect-form.ts";
+
+/** How long an answer is awaited, unless the page says otherwise. */
+const TIMEOUT_MS = 30_000;
+/** A timer that is set for more than 2³¹ ms fires at once. */
+const LONGEST_TIMER_MS = 2e9;
+/** The wait without `Retry-After`, doubled by each try: 200 ms after the first. */
+const DELAY_MS = 100;
+const LONGEST_DELAY_MS = 3_000;
+/** After `Retry-After: 0`, a crowd of pages would ask without a pause. */
+const LEAST_RETRY_AFTER_MS = 200;
+const LONGEST_RETRY_AFTER_MS = 1e9;
+/** Pages that were refused together come back one by one: up to a quarter is added. */
+const JITTER = 0.25;
+
+const UNAUTHORIZED = 401;
+const CONFLICT = 409;
+const SERVER_ERROR = 500;
 
 /** The options that {@link submitOnce} adds to those of `fetch`. */
 export interface SubmitOnceOptions {

@@ -1,5 +1,7 @@
-import { FORM_BUSY_MS } from "./bounds.ts";
 import { digestOf, forget, idOf, kept, owners, protections } from "./ids.ts";
+
+/** A download and 204 show no page, nor does a customer who stops it: then a form is given back. */
+const FORM_BUSY_MS = 30_000;
 
 /** Fields that each load of a page fills anew: they do not say what is ordered. */
 const TOKENS = /csrf|token|captcha|turnst|nonce/i;

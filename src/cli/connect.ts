@@ -2,9 +2,9 @@ import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { SubmitLock } from "../lock/submit-lock.ts";
-import { openIoredis } from "../stores/redis/clients/open-ioredis.ts";
+import { openIoredis, type Place } from "../stores/redis/clients/open-ioredis.ts";
 import { openNodeRedis } from "../stores/redis/clients/open-node-redis.ts";
-import { type ClientPort, type Place, plainError } from "../stores/redis/clients/port.ts";
+import { type ClientPort, plainError } from "../stores/redis/clients/port.ts";
 import { portOf, type RedisClient } from "../stores/redis/clients/port-of.ts";
 import { refusals } from "../stores/redis/no-answers.ts";
 import { RedisStore } from "../stores/redis/redis-store.ts";
@@ -131,7 +131,7 @@ async function proved(client: ClientPort) {
 }
 
 /** Waits until the client is connected. Only its error events have the reason why it cannot. */
-export async function connected(client: ClientPort): Promise<void> {
+async function connected(client: ClientPort): Promise<void> {
   const { address, advice = "it is not connected" } = client;
   const isUp = new Promise<void>((up, failed) => {
     client.ignoreErrors();

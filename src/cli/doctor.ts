@@ -3,12 +3,12 @@ import { hashTag, slotOf } from "../stores/redis/clients/slots.ts";
 import { askNode, askSharing } from "../stores/redis/gathering.ts";
 import { refusals } from "../stores/redis/no-answers.ts";
 import { performance } from "../time.ts";
-import { answerOf, connected } from "./connect.ts";
+import { answerOf } from "./connect.ts";
 import type { Arguments, CliTarget, Context } from "./context.ts";
 import { exitCode, toCliError } from "./failure.ts";
 import { findLocks } from "./list.ts";
 import { mastersOf, scanKeys } from "./scan.ts";
-import { duration, json, type Paint, plural, quoted, visible } from "./terminal.ts";
+import { duration, json, type Paint, plural, visible } from "./terminal.ts";
 
 export interface Report {
   readonly servers: readonly ServerReport[];
@@ -65,7 +65,6 @@ export async function doctor({ args, terminal, open }: Context): Promise<number>
       add("fail", "commands", `the lock cannot work: ${toCliError(error, address).message}`);
     }
   }
-  await askSentinels(connection, ttlMs, add);
   await lookAtKeys(connection, args, budgetMs, add);
   const all = [...findings, ...servers.flatMap((server) => server.findings)];
   const failures = all.filter(({ level }) => level === "fail").length;
@@ -223,7 +222,7 @@ async function lookAtCluster(node: ServerPort, ttlMs: number, add: Add): Promise
   if (Number.isNaN(timeoutMs)) {
     add("unknown", "node-timeout", "cluster-node-timeout: not permitted (+config|get)");
   } else if (timeoutMs > ttlMs) {
-    const text = `cluster-node-timeout ${longer(timeoutMs, ttlMs)}`;
+    const text = `cluster-node-timeout ${duration(timeoutMs)} is longer than ttlMs, ${duration(ttlMs)}: every order that is under way on a failed master loses its lease`;
     add("warn", "node-timeout", text, "CONFIG SET cluster-node-timeout 5000");
   }
 }
@@ -254,32 +253,6 @@ async function lookAtSharing(target: CliTarget, node: ServerPort, info: Info, ad
   const shared = "the locks of many users share a call";
   const why = "the address leads to more than one server, or Redis refused the question";
   add("ok", "sharing", answer === "yes" ? shared : `${isAlone}: ${why}`);
-}
-
-function longer(ms: number, ttlMs: number): string {
-  return `${duration(ms)} is longer than ttlMs, ${duration(ttlMs)}: every order that is under way on a failed master loses its lease`;
-}
-
-async function askSentinels({ client }: CliTarget, ttlMs: number, add: Add): Promise<void> {
-  const looks = (client?.sentinels?.() ?? []).map(async (sentinel) => {
-    const address = `Sentinel ${sentinel.address}`;
-    const ask = (word: string) =>
-      answerOf(address, sentinel.ask(["sentinel", word, client?.masterName ?? ""]));
-    try {
-      await connected(sentinel);
-      const downAfterMs = numberIn(await ask("MASTER"), "down-after-milliseconds");
-      if (downAfterMs > ttlMs) {
-        const text = `${address}: down-after-milliseconds ${longer(downAfterMs, ttlMs)}`;
-        const name = quoted(client?.masterName ?? "");
-        add("warn", "down-after", text, `SENTINEL SET ${name} down-after-milliseconds 5000`);
-      }
-    } catch (error) {
-      add("unknown", "sentinel", toCliError(error, address).message);
-    } finally {
-      sentinel.close();
-    }
-  });
-  await Promise.all(looks);
 }
 
 async function lookAtKeys(connection: CliTarget, args: Arguments, budgetMs: number, add: Add) {

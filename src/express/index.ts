@@ -9,7 +9,7 @@ import { headersToRepeat } from "../http/stored-answer.ts";
 import type { Lease } from "../lock/lease.ts";
 import { ResponseCapture } from "../node/capture.ts";
 import { NodeExchange } from "../node/exchange.ts";
-import { checkParsed, payloadOf, type RequestContent } from "../node/payload.ts";
+import { contentAdapter, type RequestContent } from "../node/payload.ts";
 import { invalidOption, textOfThrown } from "../validation.ts";
 
 export type * from "../http/public.ts";
@@ -26,17 +26,9 @@ declare global {
 }
 
 /**
- * Answers a request instead of its handler. Its `next` takes an error and nothing else: `next()`
- * never runs the handler.
+ * The options of `submitGuard` for Express. The `next` of a function that answers takes an error and
+ * nothing else: `next()` never runs the handler.
  */
-export type Answer<Req extends IncomingMessage, Info> = (
-  req: Req,
-  res: Response,
-  next: (error: unknown) => void,
-  info: Info,
-) => unknown;
-
-/** The options of `submitGuard` for Express. */
 export interface SubmitGuardOptions<Req extends IncomingMessage = Request>
   extends GuardOptions<Req, [req: Req, res: Response, next: (error: unknown) => void]> {}
 
@@ -104,9 +96,7 @@ export function submitGuard<Req extends IncomingMessage = Request>(
       send(res, status, { ...headers, "Content-Length": Buffer.byteLength(body) }, body),
     replay: (_req, res, _next, { answer: { status, headers, body } }) =>
       send(res, status, headersToRepeat(headers, res.getHeader("vary")), body),
-    path: (req) => urlOf(req).replace(/\?.*/s, ""),
-    payload: (req, except) => payloadOf(req, contentOf(req), except),
-    checkParsed: (req) => checkParsed(req, contentOf(req)),
+    ...contentAdapter(contentOf),
   });
 
   /** Never rejects: `next` gets errors. */
@@ -225,13 +215,9 @@ function send(
 }
 
 function contentOf(req: IncomingMessage): RequestContent {
-  const { body, file, files } = req as unknown as Record<string, unknown>;
-  return { url: urlOf(req), body, hasParser: "body" in req, files: [file, files] };
-}
-
-/** The URL as the client sent it, with the mount path that a router cuts off `req.url`. */
-function urlOf(req: IncomingMessage): string {
-  return (req as Partial<Request>).originalUrl ?? req.url ?? "";
+  const { body, file, files, originalUrl } = req as IncomingMessage & Record<string, unknown>;
+  const url = String(originalUrl ?? req.url ?? "");
+  return { req, url, body, hasParser: "body" in req, files: [file, files] };
 }
 
 /** Whether Express takes an "error" for "go on", and would run the handler of a refused request. */

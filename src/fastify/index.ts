@@ -5,7 +5,7 @@ import type { RequestSubmission } from "../http/public.ts";
 import { headersToRepeat } from "../http/stored-answer.ts";
 import type { Lease } from "../lock/lease.ts";
 import { NodeExchange } from "../node/exchange.ts";
-import { checkParsed, payloadOf, type RequestContent } from "../node/payload.ts";
+import { contentAdapter, type RequestContent } from "../node/payload.ts";
 import { invalidOption } from "../validation.ts";
 import { ReplyWatch, sendAgain } from "./reply-watch.ts";
 
@@ -21,16 +21,9 @@ declare module "fastify" {
 }
 
 /**
- * Answers a request instead of its handler, which does not run: returns the payload, or calls
- * `reply.send`. What it throws goes to the error handler.
+ * The options of {@link submitGuard} for Fastify. A function that answers returns the payload, or
+ * calls `reply.send`; the error handler gets the errors that it throws.
  */
-export type Answer<Info, Req extends FastifyRequest = FastifyRequest> = (
-  request: Req,
-  reply: FastifyReply,
-  info: Info,
-) => unknown;
-
-/** The options of {@link submitGuard} for Fastify. */
 export interface SubmitGuardOptions<Req extends FastifyRequest = FastifyRequest>
   extends GuardOptions<Req, [request: Req, reply: FastifyReply]> {}
 
@@ -73,9 +66,7 @@ export function submitGuard<Req extends FastifyRequest = FastifyRequest>(
       reply.code(status).headers(headersToRepeat(headers, reply.getHeader("vary")));
       return sendAgain(reply, body, headers["content-type"]);
     },
-    path: ({ originalUrl }) => originalUrl.replace(/\?.*/s, ""),
-    payload: (request, except) => payloadOf(request.raw, contentOf(request), except),
-    checkParsed: (request) => checkParsed(request.raw, contentOf(request)),
+    ...contentAdapter(contentOf),
   });
 
   async function enter(
@@ -119,7 +110,7 @@ export function submitGuard<Req extends FastifyRequest = FastifyRequest>(
 }
 
 function contentOf(request: FastifyRequest): RequestContent {
-  const { body, originalUrl: url } = request;
+  const { body, originalUrl: url, raw: req } = request;
   const { file, files } = request as unknown as Record<string, unknown>;
-  return { url, body, hasParser: body !== undefined, files: [file, files] };
+  return { req, url, body, hasParser: body !== undefined, files: [file, files] };
 }

@@ -13,12 +13,6 @@ import { headOf, mayHaveBody, untilOver } from "./response.ts";
 
 export type * from "../http/public.ts";
 
-/** Answers a request instead of its handler, which does not run. */
-export type Answer<Info, Req extends Request = Request> = (
-  request: Req,
-  info: Info,
-) => Response | Promise<Response>;
-
 /** The options of {@link submitGuard} for handlers of fetch. */
 export interface SubmitGuardOptions<Req extends Request = Request>
   extends GuardOptions<Req, [request: Req], Response | Promise<Response>> {
@@ -130,22 +124,25 @@ export function submitGuard<Req extends Request = Request>(
     };
     const answer = () => (hasFailed || head === undefined ? undefined : { ...head, body });
     held.begin(wanted && { answer, failed });
-    const isOver = (bytes?: Uint8Array, isUnanswered = false): void => {
+    const ended = (bytes?: Uint8Array): void => {
       if (exchange.ended) return;
       body = bytes;
-      if (isUnanswered) held.failed();
       exchange.end();
       held.finished();
+    };
+    const unanswered = () => {
+      if (!exchange.ended) held.failed();
+      ended();
     };
     let response: Response;
     try {
       response = await handler(request, ...rest);
     } catch (error) {
-      isOver(undefined, true);
+      unanswered();
       throw error;
     }
     if (!isOwner) {
-      isOver();
+      ended();
       return response;
     }
     try {
@@ -155,7 +152,8 @@ export function submitGuard<Req extends Request = Request>(
         // A library may list each line of a header by itself.
         head = { status, headers: listedHeaders(wanted.storedHeaders, [...headers], false) };
       }
-      const { sent, cancel } = await untilOver(response, wanted?.maxBodyBytes ?? 0, isOver);
+      const keptBytes = wanted?.maxBodyBytes ?? 0;
+      const { sent, cancel } = await untilOver(response, keptBytes, { ended, unanswered });
       if (cancel === undefined) return sent;
       // `waitUntil` is called now, while the platform still has the context of the request.
       if (waitUntil !== undefined && !exchange.ended) void keepAlive(endOf(exchange, held));
@@ -166,7 +164,7 @@ export function submitGuard<Req extends Request = Request>(
       return new Response(null, headOf(sent));
     } catch {
       // It cannot be watched: no Response, or one that cannot be sent.
-      isOver(undefined, true);
+      unanswered();
       return response;
     }
   }

@@ -32,14 +32,14 @@ export function headOf(response: Response): ResponseInit {
  * Reads the body of a response as far as it is there at once, within one turn of the event loop. A
  * body that is complete by then is sent as it was; a stream passes through, chunk by chunk.
  *
- * @param isOver called when the body was read to its end, with its bytes if they are few enough;
- * without them when it was cancelled or broke off. `isUnanswered`: it failed before its first byte.
+ * @param watcher `ended`: the body was read to its end, with its bytes if they are few enough, or
+ * without them was cancelled or broke off. `unanswered`: it failed before its first byte.
  * @returns the response to send, and a function that cancels the stream, for a client that has left.
  */
 export async function untilOver(
   response: Response,
   keptBytes: number,
-  isOver: (bytes?: Uint8Array, isUnanswered?: boolean) => void,
+  watcher: { ended(bytes?: Uint8Array): void; unanswered(): void },
 ): Promise<{ sent: Response; cancel?: () => void }> {
   const { status } = response;
   if (!Number.isInteger(status)) throw new TypeError("expected a Response");
@@ -47,7 +47,8 @@ export async function untilOver(
   const isProxied = isProxy(response);
   const body = isProxied || !mayHaveBody(status) ? null : response.body;
   if (body === null || response.bodyUsed) {
-    isOver(isProxied ? undefined : new Uint8Array(), body !== null);
+    if (body !== null) watcher.unanswered();
+    else watcher.ended(isProxied ? undefined : new Uint8Array());
     return { sent: response };
   }
   const reader = body.getReader();
@@ -66,7 +67,7 @@ export async function untilOver(
         isChunked(response) ? new Blob([bytes]).stream() : bytes,
         headOf(response),
       );
-      isOver(bytes.length <= keptBytes ? bytes : undefined);
+      watcher.ended(bytes.length <= keptBytes ? bytes : undefined);
       return { sent };
     }
     chunks.push(part.value);
@@ -84,7 +85,7 @@ export async function untilOver(
   const cancel = (reason?: unknown) => {
     // For a client that has left, both the guard and the platform cancel. The stream may still do a
     // part of the order in its `cancel`, which a second one would not await.
-    cancelled ??= reader.cancel(reason).finally(isOver);
+    cancelled ??= reader.cancel(reason).finally(() => watcher.ended());
     return cancelled;
   };
   const stream = new ReadableStream<Uint8Array>({
@@ -102,13 +103,14 @@ export async function untilOver(
         if (cancelled !== undefined) controller.error(new Error("the client has left"));
         else if (part.done) {
           controller.close();
-          isOver(kept && Buffer.concat(kept));
+          watcher.ended(kept && Buffer.concat(kept));
         } else {
           keep(part.value);
           controller.enqueue(inBytes(part.value));
         }
       } catch (error) {
-        isOver(undefined, length === 0);
+        if (length === 0) watcher.unanswered();
+        else watcher.ended();
         throw error;
       }
     },

@@ -2,7 +2,14 @@ import { InvalidOptionError } from "../errors.ts";
 import { resolveRetainMs } from "../lock/submission.ts";
 import type { UserId } from "../lock/submit-key.ts";
 import { isSubmitLock, type SubmitLock } from "../lock/submit-lock.ts";
-import { checkMs, checkOptionNames, describe, hasMembers, invalidOption } from "../validation.ts";
+import {
+  checkMs,
+  checkOptionNames,
+  describe,
+  hasMembers,
+  invalidOption,
+  longestCooldownMs,
+} from "../validation.ts";
 import type { Adapter, AnswerFunction, WantedAnswer } from "./port.ts";
 import type {
   Anonymous,
@@ -91,22 +98,23 @@ export interface ResolvedIdempotency<Source>
   readonly acquireTimeoutMs: number;
 }
 
-const guardNames = [
-  ...["lock", "userId", "onAnonymous", "onContended", "onUnavailable", "skip", "idempotency"],
-  ...["cooldownMs", "onKeyMissing", "onMismatch", "onReplay"],
-] as const satisfies readonly (keyof GuardOptions<never, never>)[];
+/** Objects, so that an option which is not named does not compile. */
+const guardNames = {
+  ...{ lock: 1, userId: 1, onAnonymous: 1, onContended: 1, onUnavailable: 1, skip: 1 },
+  ...{ idempotency: 1, cooldownMs: 1, onKeyMissing: 1, onMismatch: 1, onReplay: 1 },
+} satisfies Record<keyof GuardOptions<never, never>, 1>;
 
-const idempotencyNames = [
-  ...["key", "submissionId", "fingerprint", "retainMs", "store"],
-  ...["replayHeaders", "maxBodyBytes", "waitMs", "docs"],
-] as const satisfies readonly (keyof IdempotencyOptions<never>)[];
+const idempotencyNames = {
+  ...{ key: 1, submissionId: 1, fingerprint: 1, retainMs: 1, store: 1 },
+  ...{ replayHeaders: 1, maxBodyBytes: 1, waitMs: 1, docs: 1 },
+} satisfies Record<keyof IdempotencyOptions<never>, 1>;
 
 /** @throws InvalidOptionError naming the option, what was expected and what came. */
 export function resolveGuardOptions<Source, Args extends unknown[]>(
   options: GuardOptions<Source, Args>,
   adapter: Adapter<Source, Args>,
 ): ResolvedGuardOptions<Source, Args> {
-  checkOptionNames("submitGuard", options, guardNames);
+  checkOptionNames("submitGuard", options, Object.keys(guardNames));
   const { lock, userId, skip, cooldownMs = 0, onAnonymous, onContended, onUnavailable } = options;
   const { onKeyMissing, onMismatch, onReplay } = options;
   if (!isSubmitLock(lock)) {
@@ -122,7 +130,7 @@ export function resolveGuardOptions<Source, Args extends unknown[]>(
   for (const [name, value] of Object.entries(functions)) checkFunction(name, value);
   checkFunction("onAnonymous", onAnonymous, "reject", "proceed");
   checkFunction("onUnavailable", onUnavailable, "reject", "proceed");
-  checkMs("cooldownMs", cooldownMs, 0, 60_000);
+  checkMs("cooldownMs", cooldownMs, 0, longestCooldownMs);
   if (cooldownMs > 0) lock.requireRecords("cooldownMs");
   let idempotency: ResolvedIdempotency<Source> | undefined;
   if (options.idempotency !== undefined) {
@@ -139,7 +147,7 @@ export function resolveIdempotencyOptions<Source>(
   options: IdempotencyOptions<Source>,
   acquireTimeoutMs: number,
 ): ResolvedIdempotency<Source> {
-  checkOptionNames("idempotency", options, idempotencyNames);
+  checkOptionNames("idempotency", options, Object.keys(idempotencyNames));
   const { key = "optional", store = "success", maxBodyBytes = 65_536, waitMs = 0 } = options;
   if (key !== "optional" && key !== "required" && key !== "ignored") {
     throw invalidOption("idempotency.key", '"optional", "required" or "ignored"', key);

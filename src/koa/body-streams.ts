@@ -86,7 +86,7 @@ export class BodyStreams {
       }
     }
     if (open.size === 0) return;
-    // As Koa does; but Koa 2 gets no event for a response that is queued behind a pipelined one.
+    // Koa destroys them, too, but Koa 2 gets no event for a response behind a pipelined one.
     this.#response.res.once("close", () => {
       for (const stream of open) if (stream instanceof Readable) stream.destroy();
     });

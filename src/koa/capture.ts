@@ -29,8 +29,8 @@ export class ContextCapture implements Capture {
   readonly #wanted: WantedAnswer;
   readonly #response: ResponseCapture;
   #hasFailed = false;
-  /** As it was when everything downstream had settled. */
-  #said: (Head & AnswerToStore) | undefined;
+  /** The answer of the context when everything downstream had settled. */
+  #payload: (Head & AnswerToStore) | undefined;
   isDone = false;
   /** The body when middleware around the guard had answered, and the status that was set later. */
   #late: { readonly body: unknown; status?: number } | undefined;
@@ -76,11 +76,11 @@ export class ContextCapture implements Capture {
     }
     const isSent = this.#response.head !== undefined;
     try {
-      const said = this.#read();
+      const payload = this.#read();
       // The bytes of a stream are captured from the response if its head was flushed.
-      if (isSent && said.body === undefined) return;
-      this.#said = said;
-      this.#response.settle(said);
+      if (isSent && payload.body === undefined) return;
+      this.#payload = payload;
+      this.#response.settle(payload);
     } catch {
       // Such as a body that JSON cannot hold: Koa cannot send it either, and answers 500.
       if (isSent) return;
@@ -94,18 +94,19 @@ export class ContextCapture implements Capture {
     const hasBegun = res.headersSent && res.statusCode === this.#response.head?.status;
     // If nothing of the answer was sent, the client got none, or Koa's answer to the failure.
     if (hasBegun) return;
-    this.#said = undefined;
+    this.#payload = undefined;
     this.#response.discard();
   }
 
   answer(): AnswerToStore | undefined {
     if (isErrored(this.#web as never)) this.bodyFailed();
-    const said = this.#said;
-    if (said === undefined) return this.#response.answer();
-    const head = this.#response.head ?? said;
+    const payload = this.#payload;
+    if (payload === undefined) return this.#response.answer();
+    const head = this.#response.head ?? payload;
     // Inner middleware that is not for Koa may have encoded the body behind Koa's back.
-    const isSame = `${head.headers["content-encoding"]}` === `${said.headers["content-encoding"]}`;
-    return { ...head, body: isSame ? said.body : undefined };
+    const isSame =
+      `${head.headers["content-encoding"]}` === `${payload.headers["content-encoding"]}`;
+    return { ...head, body: isSame ? payload.body : undefined };
   }
 
   othersAnswer(): AnswerToStore | undefined {

@@ -1,3 +1,4 @@
+import type { IncomingMessage } from "node:http";
 import type { Context, Middleware } from "koa";
 import { admit } from "../http/admission.ts";
 import { type GuardOptions, resolveGuardOptions } from "../http/options.ts";
@@ -6,7 +7,7 @@ import type { RequestLease } from "../http/request-lease.ts";
 import { headersToRepeat } from "../http/stored-answer.ts";
 import type { Lease } from "../lock/lease.ts";
 import { isDisconnected, NodeExchange } from "../node/exchange.ts";
-import { checkParsed, payloadOf, type RequestContent } from "../node/payload.ts";
+import { contentAdapter, type RequestContent } from "../node/payload.ts";
 import { BodyStreams } from "./body-streams.ts";
 import { type AnyContext, ContextCapture, repeat } from "./capture.ts";
 
@@ -15,10 +16,7 @@ export type * from "../http/public.ts";
 /** How long outer middleware may still work after the client has left, in ms. */
 const outerWorkMs = 1_000;
 
-/** Answers a request instead of its handler, which does not run. It may `ctx.throw`. */
-export type Answer<Ctx, Info> = (ctx: Ctx, info: Info) => unknown;
-
-/** The options of {@link submitGuard} for Koa. */
+/** The options of {@link submitGuard} for Koa. A function that answers may `ctx.throw`. */
 export interface SubmitGuardOptions<Ctx extends AnyContext = Context>
   extends GuardOptions<Ctx, [ctx: Ctx]> {}
 
@@ -55,9 +53,7 @@ export function submitGuard<Ctx extends AnyContext = Context>(
       const { "content-type": type } = headers;
       ctx.set(Array.isArray(type) ? { ...headers, "content-type": type.join(", ") } : headers);
     },
-    path: ({ originalUrl }: AnyContext) => originalUrl.replace(/\?.*/s, ""),
-    payload: (ctx: AnyContext, except) => payloadOf(ctx.req, contentOf(ctx), except),
-    checkParsed: (ctx: AnyContext) => checkParsed(ctx.req, contentOf(ctx)),
+    ...contentAdapter(contentOf),
   });
   return async function submitGuardMiddleware(ctx, next) {
     const source = ctx as unknown as Ctx;
@@ -92,9 +88,9 @@ export function submitGuard<Ctx extends AnyContext = Context>(
 
 function contentOf(ctx: AnyContext): RequestContent {
   const request = ctx.request as { body?: unknown; file?: unknown; files?: unknown };
-  const req = ctx.req as { file?: unknown; files?: unknown };
+  const req = ctx.req as IncomingMessage & { file?: unknown; files?: unknown };
   const files = [request.file, request.files, ctx["file"], ctx["files"], req.file, req.files];
-  return { url: ctx.originalUrl, body: request.body, hasParser: "body" in request, files };
+  return { req, url: ctx.originalUrl, body: request.body, hasParser: "body" in request, files };
 }
 
 /** Ends the lease once the body streams have ended. */

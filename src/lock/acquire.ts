@@ -6,21 +6,11 @@ import { HeldLease, LeaseClock } from "./held-lease.ts";
 import { closedAttempt, type SubmissionAttempt, UserLease } from "./lease.ts";
 import { completedOf } from "./record.ts";
 import { Releasing } from "./release.ts";
-import {
-  type CallerCommand,
-  InFlight,
-  type LockRuntime,
-  publish,
-  toLockError,
-  write,
-} from "./runtime.ts";
+import { type CallerCommand, type LockRuntime, publish, toLockError, write } from "./runtime.ts";
 import type { AcquireReply, AcquireRequest, Answered, NoAnswer } from "./store.ts";
 
-/**
- * Called once, within `acquireTimeoutMs`. `held` is behind the lease of an acquired attempt; `holderId`
- * is the owner id of a holder that is at work on the same submission.
- */
-export type OnEnd = (attempt: SubmissionAttempt, held?: HeldLease, holderId?: string) => void;
+/** `holderId` is the owner id of a holder that is at work on the same submission. */
+export type OnEnd = (attempt: SubmissionAttempt, holderId: string | undefined) => void;
 
 /**
  * One attempt: one owner id, one idempotent acquire in as many requests as it takes, one verdict.
@@ -41,7 +31,6 @@ export class Acquiring extends Timer {
   readonly #runtime: LockRuntime;
   readonly #command: CallerCommand;
   readonly #onEnd: OnEnd;
-  readonly #inFlight = new InFlight();
   #newest: AcquireRequest | undefined;
   #copies = 0;
   #retries = 0;
@@ -51,6 +40,7 @@ export class Acquiring extends Timer {
   #holderId: string | undefined;
   #ended = false;
 
+  /** @param onEnd called once, within `acquireTimeoutMs`. */
   constructor(runtime: LockRuntime, command: CallerCommand, onEnd: OnEnd) {
     super();
     this.#runtime = runtime;
@@ -74,7 +64,7 @@ export class Acquiring extends Timer {
     };
     this.#newest = request;
     this.#copies++;
-    this.#inFlight.add(request);
+    command.inFlight.add(request);
     // One timer for the next send or, if earlier, the end of `acquireTimeoutMs`.
     const sendAt = now + command.times.commandTimeoutMs;
     this.#runtime.timers.set(this, Math.min(sendAt, this.#endsAt));
@@ -90,7 +80,7 @@ export class Acquiring extends Timer {
 
   #answered(request: AcquireRequest, reply: AcquireReply): void {
     // Rule 2: a request is in flight until it is certain that it cannot take effect later.
-    if (reply.kind !== "unknown") this.#inFlight.resolve(request);
+    if (reply.kind !== "unknown") this.#command.inFlight.resolve(request);
     if (reply.kind === "unsent") this.#copies--;
     if (this.#ended) return;
     // Rule 3, the verdict.
@@ -100,21 +90,19 @@ export class Acquiring extends Timer {
         const now = this.#clock.now();
         // Rule 3: too late, because the caller was promised an answer within `acquireTimeoutMs`.
         if (now >= this.#endsAt) {
-          this.#unavailable(true);
+          this.#unavailable({ isHeld: true });
           break;
         }
         const { fencingToken, kind, storeTimeMs } = reply;
-        const inFlight = this.#inFlight;
-        const confirmed = kind === "mine" || inFlight.first !== undefined;
+        const confirmed = kind === "mine" || !this.#command.inFlight.isEmpty;
         const held = new HeldLease(
           this.#runtime,
           this.#command,
-          inFlight,
           this.#clock,
           fencingToken,
           storeTimeMs - now,
         );
-        this.#end({ outcome: "acquired", lease: new UserLease(held), confirmed }, held);
+        this.#end({ outcome: "acquired", lease: new UserLease(held), confirmed });
         break;
       }
       case "contended": {
@@ -164,7 +152,7 @@ export class Acquiring extends Timer {
     }
     const now = performance.now();
     // Rejected with none in flight is certain: no request took effect and none will.
-    const isCertain = reply.kind === "rejected" && this.#inFlight.first === undefined;
+    const isCertain = reply.kind === "rejected" && this.#command.inFlight.isEmpty;
     // No acquire is written after `acquireTimeoutMs`, and no failure postpones that end.
     if (isCertain || now >= this.#endsAt) {
       this.#unavailable();
@@ -176,14 +164,14 @@ export class Acquiring extends Timer {
     }
   }
 
-  /** @param isHeld the key holds the owner id although nothing was acquired. */
-  #unavailable(isHeld = false): void {
+  /** `isHeld`: the key holds the owner id although nothing was acquired. */
+  #unavailable({ isHeld = false } = {}): void {
     const lateMs = this.#clock.now() - this.#endsAt;
     const cause = toLockError(this.#lastFailure, this.#command.times.acquireTimeoutMs, lateMs);
-    this.#end({ outcome: "unavailable", cause }, undefined, isHeld);
+    this.#end({ outcome: "unavailable", cause }, { isHeld });
   }
 
-  #end(attempt: SubmissionAttempt, held?: HeldLease, isHeld = false): void {
+  #end(attempt: SubmissionAttempt, { isHeld = false } = {}): void {
     this.#ended = true;
     this.#runtime.timers.clear(this);
     if (acquireChannel.hasSubscribers) {
@@ -198,17 +186,17 @@ export class Acquiring extends Timer {
         cause: outcome === "unavailable" ? attempt.cause : undefined,
       });
     }
-    if (held === undefined) {
+    if (attempt.outcome !== "acquired") {
       // Rule 5: retire what holds the key, or may take it later.
-      if (isHeld || this.#inFlight.first !== undefined) {
-        new Releasing(this.#runtime, this.#command, this.#inFlight).begin();
+      if (isHeld || !this.#command.inFlight.isEmpty) {
+        new Releasing(this.#runtime, this.#command).begin();
       }
       this.#runtime.active.done();
     } else if (this.#runtime.isDrained) {
-      held.release();
-      this.#onEnd(closedAttempt());
+      UserLease.heldOf(attempt.lease).release();
+      this.#onEnd(closedAttempt(), undefined);
       return;
     }
-    this.#onEnd(attempt, held, this.#holderId);
+    this.#onEnd(attempt, this.#holderId);
   }
 }

@@ -4,19 +4,14 @@ import { notARecord, ownError } from "../validation.ts";
 import { type CompleteOutcome, completeChannel, duplicateChannel } from "./channels.ts";
 import { encodeRecord, type RecordContent } from "./record.ts";
 import { type OnReport, Releasing, UntilAnswered } from "./release.ts";
-import { type CallerCommand, type InFlight, type LockRuntime, publish } from "./runtime.ts";
-import type { CompleteReply, CompleteRequest, LockTimes, NoAnswer, RecordBytes } from "./store.ts";
+import { type CallerCommand, type LockRuntime, patienceMs, publish } from "./runtime.ts";
+import type { CompleteReply, CompleteRequest, NoAnswer, RecordBytes } from "./store.ts";
 
 /** Called once, within 2 × `acquireTimeoutMs` + `ttlMs`. */
 export type OnCompleted = OnReport<CompleteOutcome>;
 
 /** Beyond that a record has no body: that the submission was done matters more than its answer. */
 const maxPendingLength = 8 * 1024 * 1024;
-
-/** How long the caller of `complete` waits, and the lease is still extended. */
-export function patienceMs({ acquireTimeoutMs, ttlMs }: LockTimes): number {
-  return 2 * acquireTimeoutMs + ttlMs;
-}
 
 /**
  * Rule 17: a complete, sent until it is answered. Requests in flight are retired only after that: a
@@ -29,7 +24,6 @@ export function patienceMs({ acquireTimeoutMs, ttlMs }: LockTimes): number {
  * ```
  */
 export class Completing extends UntilAnswered<CompleteRequest, CompleteReply, CompleteOutcome> {
-  readonly #inFlight: InFlight;
   // Rules 15 and 19: record, expiry and end of the cooldown are fixed once; each copy has the same.
   readonly #record: RecordBytes;
   readonly #expiresAtMs: number;
@@ -38,7 +32,6 @@ export class Completing extends UntilAnswered<CompleteRequest, CompleteReply, Co
   constructor(
     runtime: LockRuntime,
     command: CallerCommand,
-    inFlight: InFlight,
     content: RecordContent,
     storeTimeMs: number,
     cooldownMs: number,
@@ -69,7 +62,6 @@ export class Completing extends UntilAnswered<CompleteRequest, CompleteReply, Co
       }
       onCompleted(outcome, cause);
     });
-    this.#inFlight = inFlight;
     this.#record = record;
     this.#expiresAtMs = storeTimeMs + retainMs;
     this.#cooldownUntilMs = cooldownMs === 0 ? 0 : storeTimeMs + cooldownMs;
@@ -103,8 +95,7 @@ export class Completing extends UntilAnswered<CompleteRequest, CompleteReply, Co
     }
     this.end(kind === "unrecordable" ? "unconfirmed" : kind);
     // Rule 17: retires only now, when the record is written or never will be.
-    const inFlight = this.#inFlight;
-    if (inFlight.first !== undefined) new Releasing(this.runtime, this.command, inFlight).begin();
+    if (!this.command.inFlight.isEmpty) new Releasing(this.runtime, this.command).begin();
   }
 
   /** Rule 14: `close` gives up this complete. */

@@ -3,10 +3,10 @@ import { LockLostError, type LostReason } from "../errors.ts";
 import { performance, wallClock } from "../time.ts";
 import { Timer } from "../timer-wheel.ts";
 import { lostChannel } from "./channels.ts";
-import { Completing, type OnCompleted, patienceMs } from "./complete.ts";
+import { Completing, type OnCompleted } from "./complete.ts";
 import { type AnswerToStore, encodeRecord, type RecordContent } from "./record.ts";
 import { type OnReleased, Releasing } from "./release.ts";
-import { type CallerCommand, type InFlight, type LockRuntime, publish, write } from "./runtime.ts";
+import { type CallerCommand, type LockRuntime, patienceMs, publish, write } from "./runtime.ts";
 import type { LockTimes, OwnedReply } from "./store.ts";
 
 /**
@@ -87,7 +87,6 @@ export class HeldLease extends Timer {
   readonly fencingToken: number | undefined;
   readonly clock: LeaseClock;
   readonly validity: Validity;
-  readonly #inFlight: InFlight;
   /** A request of the acquire was in flight: it may take the key again after another owner. */
   readonly #mayBeRetaken: boolean;
   readonly #storeOffsetMs: number;
@@ -103,14 +102,12 @@ export class HeldLease extends Timer {
   #retired: Promise<Parameters<OnReleased>> | undefined;
 
   /**
-   * @param inFlight the requests of its acquire that may still take effect.
    * @param clock begun before the first send: the lease counts from there.
    * @param storeOffsetMs the store's clock at the acquire, less the lease's at its answer.
    */
   constructor(
     runtime: LockRuntime,
     command: CallerCommand,
-    inFlight: InFlight,
     clock: LeaseClock,
     fencingToken: number | undefined,
     storeOffsetMs: number,
@@ -118,8 +115,7 @@ export class HeldLease extends Timer {
     super();
     this.runtime = runtime;
     this.command = command;
-    this.#inFlight = inFlight;
-    this.#mayBeRetaken = inFlight.first !== undefined;
+    this.#mayBeRetaken = !command.inFlight.isEmpty;
     this.clock = clock;
     this.validity = new Validity(command.times, clock.startedAt);
     this.fencingToken = fencingToken;
@@ -166,8 +162,7 @@ export class HeldLease extends Timer {
 
   /** Call once, and not after `complete`. @param told the answer of the run (rule 25). */
   release(onReleased?: OnReleased, cooldownMs = 0, told?: AnswerToStore): void {
-    this.#isWatched = false;
-    this.runtime.watchdogs.clear(this);
+    this.#unwatch();
     this.#isReleased = true;
     if (this.#lost !== undefined) {
       this.#retire(onReleased);
@@ -175,25 +170,18 @@ export class HeldLease extends Timer {
     }
     this.runtime.active.done();
     // Rule 19: only a lease that is not lost leaves a cooldown, and its end is stamped once.
-    const cooldownUntil = cooldownMs === 0 ? 0 : this.#storeTimeMs() + cooldownMs;
-    const { clock, command, runtime } = this;
+    const cooldownUntilMs = cooldownMs === 0 ? 0 : this.#storeTimeMs() + cooldownMs;
+    const { clock } = this;
     const { validUntil } = this.validity;
     const isValid = () => clock.now() < validUntil;
-    const { ownerId, submission } = command;
+    const { ownerId, submission } = this.command;
     const record =
       told &&
       submission &&
       encodeRecord(submission.fingerprint, ownerId, told, this.#storeTimeMs());
     // Rule 5: also retires the requests of the acquire that are in flight.
-    new Releasing(
-      runtime,
-      command,
-      this.#inFlight,
-      isValid,
-      onReleased,
-      cooldownUntil,
-      record,
-    ).begin();
+    const ends = { isValid, onReleased, cooldownUntilMs, told: record };
+    new Releasing(this.runtime, this.command, ends).begin();
   }
 
   /** Call once, and not after `release`. @throws InvalidOptionError without a submission. */
@@ -203,7 +191,6 @@ export class HeldLease extends Timer {
     const completing = new Completing(
       this.runtime,
       this.command,
-      this.#inFlight,
       content,
       this.#storeTimeMs(),
       isLost ? 0 : cooldownMs,
@@ -247,7 +234,7 @@ export class HeldLease extends Timer {
     const isGone = this.#retired !== undefined;
     this.#retired ??= new Promise((resolve) => {
       const onRetired: OnReleased = (...result) => resolve(result);
-      new Releasing(this.runtime, this.command, this.#inFlight, undefined, onRetired).begin();
+      new Releasing(this.runtime, this.command, { onReleased: onRetired }).begin();
     });
     if (onReleased === undefined) return;
     void this.#retired.then(([outcome, cause]) =>

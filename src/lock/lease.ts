@@ -205,12 +205,17 @@ export class UserLease implements Lease {
     return this.#complete(answer, cooldownMs);
   }
 
+  /** For `check`, and a lock that was closed. Static, as the next two: holders do not see it. */
+  static heldOf(lease: Lease): HeldLease {
+    return (lease as UserLease).#held;
+  }
+
   /** For `once`. */
   static setSubmission(lease: UserLease, identity: () => SubmissionIdentity): void {
     lease.#identity = identity;
   }
 
-  /** For `once`: `json` is its value, if that is kept. Static, so that holders do not see it. */
+  /** For `once`: `json` is its value, if that is kept. */
   static completeWithValue(lease: UserLease, json: string | undefined): Promise<CompleteOutcome> {
     // No guard keeps or repeats an answer of status 100, so a guard of a version that does not know
     // values refuses the submission.

@@ -2,7 +2,8 @@ import { InvalidOptionError, LockUnavailableError } from "../errors.ts";
 import { performance } from "../time.ts";
 import { within } from "../timer-wheel.ts";
 import { checkOptionNames, invalidOption } from "../validation.ts";
-import { Acquiring, type OnEnd } from "./acquire.ts";
+import { Acquiring } from "./acquire.ts";
+import { type SubmissionAttempt, UserLease } from "./lease.ts";
 import type { OnReport } from "./release.ts";
 import { type CallerCommand, isNoAnswer, type LockRuntime, toLockError, write } from "./runtime.ts";
 import type {
@@ -101,13 +102,14 @@ export function statsOf(
 }
 
 export async function check(runtime: LockRuntime, command: CallerCommand): Promise<void> {
-  const [attempt, held] = await new Promise<Parameters<OnEnd>>((resolve) =>
-    new Acquiring(runtime, command, (...ended) => resolve(ended)).begin(),
+  const attempt = await new Promise<SubmissionAttempt>((resolve) =>
+    new Acquiring(runtime, command, resolve).begin(),
   );
   if (attempt.outcome === "unavailable") throw attempt.cause;
-  if (held === undefined) {
+  if (attempt.outcome !== "acquired") {
     throw new LockUnavailableError(`check() could not take its test lock: ${attempt.outcome}`);
   }
+  const held = UserLease.heldOf(attempt.lease);
   const { times } = command;
   // 1 ms more than the life that the key has: otherwise the extend would write nothing.
   const longer = { ...command, times: { ...times, ttlMs: times.ttlMs + 1 } };

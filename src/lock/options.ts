@@ -52,17 +52,11 @@ export interface SubmitLockOptions {
   readonly holder?: string | undefined;
 }
 
-export interface ResolvedLockOptions {
-  readonly store: LockStore;
-  readonly keyPrefix: string;
-  readonly times: LockTimes;
-  readonly holder: string;
-}
+type Resolved = { store: LockStore; keyPrefix: string; times: LockTimes; holder: string };
 
-const timeNames = ["ttlMs", "maxHoldMs", "acquireTimeoutMs", "commandTimeoutMs"];
-
-export function resolveLockOptions(options: SubmitLockOptions): ResolvedLockOptions {
-  checkOptionNames("SubmitLock", options, ["store", ...timeNames, "keyPrefix", "holder"]);
+export function resolveLockOptions(options: SubmitLockOptions): Resolved {
+  const times = ["ttlMs", "maxHoldMs", "acquireTimeoutMs", "commandTimeoutMs"];
+  checkOptionNames("SubmitLock", options, ["store", ...times, "keyPrefix", "holder"]);
   return {
     store: checkStore(options.store),
     keyPrefix: checkKeyPrefix(options.keyPrefix),

@@ -3,8 +3,9 @@ import { Timer, type TimerWheel } from "../timer-wheel.ts";
 import { type ReleaseOutcome, type RetireMessage, retireChannel } from "./channels.ts";
 import {
   type CallerCommand,
-  type InFlight,
+  isNoAnswer,
   type LockRuntime,
+  patienceMs,
   publish,
   toLockError,
   write,
@@ -39,7 +40,7 @@ export type OnReport<Outcome> = (outcome: Outcome | "unconfirmed", cause?: Error
  */
 export abstract class UntilAnswered<
   Request extends LockRequest<never>,
-  Reply,
+  Reply extends { readonly kind: string },
   Outcome extends string,
 > extends Timer {
   readonly startedAt: number = performance.now();
@@ -127,22 +128,21 @@ export abstract class UntilAnswered<
   protected answered(request: Request, reply: Reply | NoAnswer): void {
     if (this.hasEnded) return;
     if (this.#unanswered === request) this.#unanswered = undefined;
-    const failure = reply as NoAnswer;
-    if (failure.kind !== "unsent" && failure.kind !== "rejected" && failure.kind !== "unknown") {
+    if (!isNoAnswer(reply)) {
       this.executed(reply as Exclude<Reply, NoAnswer>, request);
       return;
     }
-    this.lastFailure = failure;
+    this.lastFailure = reply;
     const now = performance.now();
-    if (failure.kind === "unknown" && !this.isAmbiguous) {
+    if (reply.kind === "unknown" && !this.isAmbiguous) {
       this.isAmbiguous = true;
       // The first time at once: another connection may be ready.
       this.send(now);
       return;
     }
-    if (failure.kind === "unsent" || (failure.kind === "unknown" && !failure.isAnswered)) return;
+    if (reply.kind === "unsent" || (reply.kind === "unknown" && !reply.isAnswered)) return;
     // A quota or a full disk is not over sooner for being asked 20 times a second with each record.
-    const isFinal = failure.kind === "rejected" && failure.misconfigured;
+    const isFinal = reply.kind === "rejected" && reply.misconfigured;
     const pauseMs = isFinal ? longestPauseMs : retryEveryMs * 2 ** this.#failures++;
     this.#notBefore = now + Math.min(pauseMs, longestPauseMs);
     if (!isFinal || this.isDenied) return;
@@ -173,6 +173,16 @@ interface Request extends ReleaseRequest {
   readonly inFlightUntilMs: number;
 }
 
+interface ReleaseEnds {
+  /** Whether only this release can have deleted the key until now. */
+  readonly isValid?: () => boolean;
+  readonly onReleased?: OnReleased | undefined;
+  /** The end of a cooldown by the store's clock; 0 for none. */
+  readonly cooldownUntilMs?: number;
+  /** The answer of the run, for those who wait for it. */
+  readonly told?: RecordBytes | undefined;
+}
+
 /**
  * A release: deletes the key, or leaves a cooldown in it, if it holds the owner id. With requests
  * of the acquire in flight it is a retire, which ends when none of them can take effect:
@@ -184,37 +194,25 @@ interface Request extends ReleaseRequest {
  * ```
  */
 export class Releasing extends UntilAnswered<Request, OwnedReply, ReleaseOutcome> {
-  readonly #inFlight: InFlight;
   /** Whether a request of the acquire was in flight at the beginning: then this is a retire. */
   readonly #retires: boolean;
   readonly #isValid: () => boolean;
   #cooldownUntilMs: number;
   #told: ReleaseRequest["told"];
 
-  /**
-   * @param inFlight the requests of the acquire that may still take effect.
-   * @param isValid whether only this release can have deleted the key until now.
-   * @param cooldownUntilMs the end of a cooldown by the store's clock; 0 for none.
-   * @param told the answer of the run, for those who wait for it.
-   */
   constructor(
     runtime: LockRuntime,
     command: CallerCommand,
-    inFlight: InFlight,
-    isValid: () => boolean = () => false,
-    onReleased?: OnReleased,
-    cooldownUntilMs = 0,
-    told?: RecordBytes,
+    { isValid = () => false, onReleased, cooldownUntilMs = 0, told }: ReleaseEnds = {},
   ) {
-    const { timers, times } = runtime;
-    const giveUpAfterMs = 2 * times.acquireTimeoutMs + times.ttlMs;
-    super(runtime, command, "release", timers, times.acquireTimeoutMs, giveUpAfterMs, onReleased);
-    this.#inFlight = inFlight;
-    this.#retires = inFlight.first !== undefined;
+    const { acquireTimeoutMs, commandTimeoutMs } = runtime.times;
+    const giveUpMs = patienceMs(runtime.times);
+    super(runtime, command, "release", runtime.timers, acquireTimeoutMs, giveUpMs, onReleased);
+    this.#retires = !command.inFlight.isEmpty;
     this.#isValid = isValid;
     this.#cooldownUntilMs = cooldownUntilMs;
     this.#told =
-      told === undefined ? undefined : { record: told, lifeMs: toldMs + times.commandTimeoutMs };
+      told === undefined ? undefined : { record: told, lifeMs: toldMs + commandTimeoutMs };
   }
 
   begin(): void {
@@ -227,7 +225,7 @@ export class Releasing extends UntilAnswered<Request, OwnedReply, ReleaseOutcome
       command: this.command,
       deadlineMs: undefined,
       // Read before the send: a request that is resolved afterwards was in flight during this try.
-      inFlightUntilMs: this.#inFlight.latestDeadlineMs,
+      inFlightUntilMs: this.command.inFlight.latestDeadlineMs,
       cooldownUntilMs: this.#cooldownUntilMs,
       told: this.#told,
       answer: (reply) => this.answered(request, reply),

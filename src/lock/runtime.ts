@@ -6,7 +6,7 @@ import { type ChannelOf, lockChannels } from "./channels.ts";
 import type { Completing } from "./complete.ts";
 import type { HeldLease } from "./held-lease.ts";
 import type {
-  AcquireReply,
+  AcquireRequest,
   LockCommand,
   LockRequest,
   LockStore,
@@ -24,6 +24,7 @@ export interface CallerCommand extends LockCommand {
   readonly callerContext: AsyncResource | undefined;
   /** A throwaway lock of `check()`: no message is published about it. */
   readonly isCheck: boolean;
+  readonly inFlight: InFlight;
 }
 
 /**
@@ -45,6 +46,11 @@ export function publish<Message extends { readonly key: string; readonly keyPref
   const message = { key, keyPrefix, ...more };
   if (callerContext === undefined) to.publish(message);
   else callerContext.runInAsyncScope(() => to.publish(message));
+}
+
+/** How long a retire is sent, and the caller of `complete` waits and its lease is extended. */
+export function patienceMs({ acquireTimeoutMs, ttlMs }: LockTimes): number {
+  return 2 * acquireTimeoutMs + ttlMs;
 }
 
 class WaitGroup {
@@ -98,29 +104,30 @@ export class LockRuntime {
  * attempt adds and resolves them, also after it has ended; its lease and its release read them.
  */
 export class InFlight {
-  /** Almost always the only one, which needs no list. `undefined` while none is in flight. */
-  first: LockRequest<AcquireReply> | undefined;
-  #others: LockRequest<AcquireReply>[] | undefined;
+  /** Almost always the only one, which needs no list. */
+  #first: AcquireRequest | undefined;
+  #others: AcquireRequest[] = [];
 
-  add(request: LockRequest<AcquireReply>): void {
-    if (this.first === undefined) this.first = request;
-    else this.#others = [...(this.#others ?? []), request];
+  get isEmpty(): boolean {
+    return this.#first === undefined;
+  }
+
+  add(request: AcquireRequest): void {
+    if (this.#first === undefined) this.#first = request;
+    else this.#others = [...this.#others, request];
   }
 
   /** The request can take no effect from now on. */
-  resolve(request: LockRequest<AcquireReply>): void {
-    if (this.first === request) this.first = this.#others?.pop();
-    else this.#others = this.#others?.filter((other) => other !== request);
+  resolve(request: AcquireRequest): void {
+    if (this.#first === request) this.#first = this.#others.pop();
+    else this.#others = this.#others.filter((other) => other !== request);
   }
 
   /** −∞ if there is none, ∞ while one is not written yet. */
   get latestDeadlineMs(): number {
-    if (this.first === undefined) return Number.NEGATIVE_INFINITY;
-    let latest = this.first.deadlineMs ?? Number.POSITIVE_INFINITY;
-    for (const { deadlineMs = Number.POSITIVE_INFINITY } of this.#others ?? []) {
-      latest = Math.max(latest, deadlineMs);
-    }
-    return latest;
+    if (this.#first === undefined) return Number.NEGATIVE_INFINITY;
+    const all = [this.#first, ...this.#others];
+    return Math.max(...all.map(({ deadlineMs = Number.POSITIVE_INFINITY }) => deadlineMs));
   }
 }
 

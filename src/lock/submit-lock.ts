@@ -14,7 +14,7 @@ import {
 } from "./on-call.ts";
 import { type OnceOptions, type OnceResult, once } from "./once.ts";
 import { resolveLockOptions, type SubmitLockOptions } from "./options.ts";
-import { type CallerCommand, captureContext, LockRuntime } from "./runtime.ts";
+import { type CallerCommand, captureContext, InFlight, LockRuntime } from "./runtime.ts";
 import type { FreeResult, Inspection } from "./store.ts";
 import {
   type AcquireOptions,
@@ -315,6 +315,7 @@ export class SubmitLock {
       retainMs: submission?.retainMs ?? 0,
       callerContext: captureContext(),
       isCheck: false,
+      inFlight: new InFlight(),
     };
   }
 

@@ -267,9 +267,8 @@ export async function acquireOrWait(
   isAbandoned: () => boolean = () => false,
 ): Promise<RepeatAttempt> {
   const command = commandOf();
-  const [attempt, run] = await new Promise<[SubmissionAttempt, string | undefined]>((resolve) => {
-    const ended: OnEnd = (ended, _held, holderId) => resolve([ended, holderId]);
-    new Acquiring(runtime, command, ended).begin();
+  const [attempt, run] = await new Promise<Parameters<OnEnd>>((resolve) => {
+    new Acquiring(runtime, command, (...ended) => resolve(ended)).begin();
   });
   if (attempt.outcome !== "contended" || attempt.sameSubmission !== true) return attempt;
   const { id, fingerprint } = command.submission ?? {};

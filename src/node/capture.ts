@@ -3,9 +3,8 @@ import type { Capture, WantedAnswer } from "../http/port.ts";
 import { listedHeaders, type Picked, textOf } from "../http/stored-answer.ts";
 import type { AnswerHeaders, AnswerToStore } from "../lock/record.ts";
 
-const names = ["end", "flushHeaders", "write", "writeHead"] as const;
 type Method = (this: ServerResponse, ...args: unknown[]) => unknown;
-type Methods = Record<(typeof names)[number], Method>;
+type Methods = Record<"end" | "flushHeaders" | "write" | "writeHead", Method>;
 
 /** The members of a stream that are used here, so that streams of old packages fit. */
 export interface NodeStream {
@@ -24,35 +23,6 @@ export function isNodeStream(body: unknown): body is NodeStream {
 export function webStreamOf(body: unknown): ReadableStream | null | undefined {
   if (body instanceof Response) return body.body;
   return body instanceof ReadableStream ? body : undefined;
-}
-
-const captures = new WeakMap<object, ResponseCapture>();
-const layers = new WeakSet<object>();
-
-/**
- * Puts the captured methods among a response's prototypes: below the application's `response`, once.
- * Four own properties would cost a response of Express about 12 µs. That of a mounted application
- * inherits from the outermost. False for other frameworks, and where middleware has replaced a
- * method, because it may encode what it is given.
- */
-function putLayer(res: ServerResponse): boolean {
-  if (captures.has(res) || names.some((name) => Object.hasOwn(res, name))) return false;
-  let top: object = Object.getPrototypeOf(res);
-  if (!Object.hasOwn(top, "app")) return false;
-  let base: ServerResponse = Object.getPrototypeOf(top);
-  for (; Object.hasOwn(base, "app"); base = Object.getPrototypeOf(top)) top = base;
-  if (layers.has(base)) return true;
-  const layer: Methods & object = Object.create(base);
-  for (const name of names) {
-    layer[name] = function captured(...args) {
-      const original = base[name] as Method;
-      const capture = captures.get(this);
-      if (capture === undefined) return Reflect.apply(original, this, args);
-      return capture.called(name, original, args);
-    };
-  }
-  layers.add(layer);
-  return Reflect.setPrototypeOf(top, layer);
 }
 
 export interface Head {
@@ -93,19 +63,16 @@ export class ResponseCapture implements Capture {
   constructor(res: ServerResponse, wanted: WantedAnswer) {
     this.#res = res;
     this.#wanted = wanted;
-    if (putLayer(res)) captures.set(res, this);
-    else {
-      const methods = res as unknown as Methods;
-      const capturing = (name: keyof Methods): Method => {
-        const original = methods[name];
-        return (...args) => this.called(name, original, args);
-      };
-      // Not in a loop: V8 makes an object slow to which keys that are computed add properties.
-      methods.end = capturing("end");
-      methods.flushHeaders = capturing("flushHeaders");
-      methods.write = capturing("write");
-      methods.writeHead = capturing("writeHead");
-    }
+    const methods = res as unknown as Methods;
+    const capturing = (name: keyof Methods): Method => {
+      const original = methods[name];
+      return (...args) => this.#called(name, original, args);
+    };
+    // Not in a loop: V8 makes an object slow to which keys that are computed add properties.
+    methods.end = capturing("end");
+    methods.flushHeaders = capturing("flushHeaders");
+    methods.write = capturing("write");
+    methods.writeHead = capturing("writeHead");
     this.#writeHead = res.writeHead;
   }
 
@@ -156,7 +123,7 @@ export class ResponseCapture implements Capture {
   }
 
   #captured(): AnswerToStore | undefined {
-    // Sent past the capture: an application that is not mounted has set another prototype.
+    // Sent past the capture, as by the stream of HTTP/2.
     if (this.#res.headersSent) this.#readHead([this.#res.statusCode]);
     if (this.#head === undefined) return undefined;
     // Node sends no body with it: it is whole with its head.
@@ -168,7 +135,7 @@ export class ResponseCapture implements Capture {
   }
 
   /** A method of the response was called: reads what it says, and calls the original. */
-  called(name: keyof Methods, original: Method, args: unknown[]): unknown {
+  #called(name: keyof Methods, original: Method, args: unknown[]): unknown {
     const res = this.#res;
     if (name === "writeHead") {
       if (this.#head !== undefined && this.#unhooked !== undefined) {

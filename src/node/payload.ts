@@ -3,10 +3,12 @@ import type { IncomingMessage } from "node:http";
 import type { Http2ServerRequest } from "node:http2";
 import { NoFingerprintError } from "../errors.ts";
 import { isPlain, queryOf, without } from "../http/fingerprint.ts";
+import type { Adapter } from "../http/port.ts";
 import { nextTurn } from "../time.ts";
 
 export interface RequestContent {
-  /** As the client sent it. */
+  readonly req: IncomingMessage;
+  /** As the client sent it, with the mount path that a router may cut off. */
   readonly url: string;
   /** The body as a parser has left it; `undefined` if none has. */
   readonly body: unknown;
@@ -22,18 +24,25 @@ const maxFiles = 1_000;
 /** The types of the usual parsers. For any other type a parser for Koa may not set `body`. */
 const usualTypes = /^application\/(?:json|x-www-form-urlencoded)\b/i;
 
+/** The members of an adapter that look at the content of a request. */
+export function contentAdapter<Source>(
+  contentOf: (source: Source) => RequestContent,
+): Required<Pick<Adapter<Source, never>, "checkParsed" | "path" | "payload">> {
+  return {
+    path: (source) => contentOf(source).url.replace(/\?.*/s, ""),
+    payload: (source, except) => payloadOf(contentOf(source), except),
+    checkParsed: (source) => checkParsed(contentOf(source)),
+  };
+}
+
 /** @throws NoFingerprintError (as a rejection) for files of unknown bytes, and an unparsed body. */
-export async function payloadOf(
-  req: IncomingMessage,
-  content: RequestContent,
-  except?: readonly string[],
-): Promise<unknown> {
-  const { body, files, url } = content;
+async function payloadOf(content: RequestContent, except?: readonly string[]): Promise<unknown> {
+  const { body, files, req, url } = content;
   const sent = sentFiles(files);
   // Without the body, all payloads of a client would have the same fingerprint.
   const what = "compare this request with earlier ones of its Idempotency-Key";
   if (sent === undefined) {
-    await checkParsed(req, { ...content, files: [] }, what, "set idempotency.fingerprint");
+    await checkParsed({ ...content, files: [] }, what, "set idempotency.fingerprint");
   }
   const compared = without(sentBody(req, body), except);
   return [queryOf(url), compared, ...(sent === undefined ? [] : [sent])];
@@ -43,9 +52,8 @@ export async function payloadOf(
  * @throws NoFingerprintError (as a rejection) for an unparsed body: 500 if its type is a usual one
  * and the request has no `body`, else 415.
  */
-export async function checkParsed(
-  req: IncomingMessage,
-  { body, files, hasParser }: RequestContent,
+async function checkParsed(
+  { body, files, hasParser, req }: RequestContent,
   what = "find the id of this submission",
   remedy = "send an Idempotency-Key",
 ): Promise<void> {

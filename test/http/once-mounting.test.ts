@@ -315,34 +315,21 @@ describe("once sub apps", () => {
       await expectOnce(app, "/orders");
     });
 
-    test("an application that is called and not mounted runs once: its answer is not repeated", async () => {
+    test("an application that is called and not mounted", async () => {
       const other = express();
       other.post("/orders", handlerOf());
       const app = express();
       app.use(openGuard({}), (req, res, next) => other(req, res, next));
-      const submit = await serve(app);
-      expect((await submit("/orders")).body).toContain("1");
-      const second = await submit("/orders");
-      // Its `Location` is known, so a redirect to it would be; the bytes are not.
-      expect([second.status, second.body.includes("2")]).toEqual([
-        second.replayed ? 201 : 409,
-        false,
-      ]);
+      await expectOnce(app, "/orders");
     });
 
-    test("an application's response is given one prototype, and a lock-only request none", async () => {
+    test("no prototype of an application is changed", async () => {
       const app = express();
       const base = Object.getPrototypeOf(app.response);
-      app.post("/lock-only", openGuard(undefined), (_req, res) => void res.json({}));
       app.post("/orders", openGuard({}), (_req, res) => void res.json({}));
       const submit = await serve(app);
-      await submit("/lock-only");
+      await submit("/orders");
       expect(Object.getPrototypeOf(app.response)).toBe(base);
-      await submit("/orders");
-      const layer = Object.getPrototypeOf(app.response);
-      expect(Object.getPrototypeOf(layer)).toBe(base);
-      await submit("/orders");
-      expect(Object.getPrototypeOf(app.response)).toBe(layer);
     });
   });
 });

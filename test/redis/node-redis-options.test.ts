@@ -126,7 +126,7 @@ test("with asap, a lock that no replica has is not acquired", async () => {
   const [replica] = replicated.replicas;
   replica?.pause();
   const attempt = lock.acquire(freshUser()).finally(() => replica?.resume());
-  expect(causeOf(await attempt).message).toContain("1 replica was to confirm");
+  expect(causeOf(await attempt).message).toContain("1 replica was to acknowledge");
 });
 
 /** Caches that no message of the server empties. */

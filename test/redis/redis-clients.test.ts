@@ -91,6 +91,8 @@ describe.each(everyRedisClient)("with $name", ({ name, connect }) => {
     const client = connect(sharedRedisPort());
     await untilReady(client);
     const events = ["ready", "close", "end", "error", "-node", "select"];
+    // On a node-redis client, the first lock leaves one dispatcher for each event.
+    if (isNodeRedis(name)) await openLock({ store: new RedisStore(client) }).close();
     const before = events.map((event) => client.listenerCount(event));
     const lock = openLock({ store: new RedisStore(client) });
     await lock.withLock(freshUser(), {}, () => {});
@@ -142,12 +144,8 @@ describe("one pair of connections", () => {
   const connectionName = "shop";
   const connections = async () =>
     String(await redis.send("CLIENT", "LIST")).match(/ name=shop /g)?.length ?? 0;
-  /** Without the one that stays on a node-redis client, of an event that nobody emits. */
   const listenersOf = (client: AnyRedis) =>
-    client
-      .eventNames()
-      .filter((name) => String(name) !== "Symbol(submit-lock)")
-      .map((name) => [name, client.listenerCount(name)]);
+    client.eventNames().map((name) => [name, client.listenerCount(name)]);
   const times = { ttlMs: 20_000, acquireTimeoutMs: 10_000, commandTimeoutMs: 50 } as const;
   const fifteen = (client: AnyRedis): SubmitLock[] =>
     Array.from({ length: 15 }, (_, i) =>
@@ -156,10 +154,12 @@ describe("one pair of connections", () => {
 
   describe.each(redisClients)(
     "stores on one client share its connections, with $name",
-    ({ connect }) => {
+    ({ connect, name }) => {
       test("fifteen stores with a lock each listen once, and open one second connection while Redis is paused", async () => {
         const client = connect(server.port, { connectionName });
         await untilReady(client);
+        // On a node-redis client, the first lock leaves one dispatcher for each event.
+        if (isNodeRedis(name)) await openLock({ store: new RedisStore(client) }).close();
         const listeners = listenersOf(client);
         const locks = fifteen(client);
         expect(client.listenerCount("ready")).toBe(1);

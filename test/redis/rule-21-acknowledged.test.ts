@@ -80,7 +80,9 @@ describe.each(redisClients)("rule 21: acknowledged by replicas, with $name", ({ 
     const user = freshUser();
     const cause = causeOf(await lock.acquire(user));
     expect(cause).toMatchObject({ code: "SUBMIT_LOCK_UNAVAILABLE" });
-    expect(cause.message).toMatch(/1 replica was to confirm within 500 ms \(ackReplicas\), 0 did/);
+    expect(cause.message).toMatch(
+      /1 replica was to acknowledge within 500 ms \(ackReplicas\), 0 did/,
+    );
     await until(async () => !(await redis.exists(keyOf(user))), { what: "the key to be gone" });
     await until(() => lock.stats().retiring === 0, { what: "the retire to end" });
     server.replicas[0]?.resume();
@@ -146,7 +148,7 @@ describe.each(redisClients)("rule 21: acknowledged by replicas, with $name", ({ 
     const times = { ...brisk, maxHoldMs: 60_000 };
     expect(await asked.acquire({ ...command, times }).reply).toMatchObject({
       kind: "unknown",
-      cause: { message: expect.stringContaining("1 replica was to confirm") },
+      cause: { message: expect.stringContaining("1 replica was to acknowledge") },
     });
   });
 
@@ -270,7 +272,7 @@ describe.each(redisClients)(
       two.replicas[1]?.pause();
       expect((await one.acquire(freshUser())).outcome).toBe("acquired");
       expect(causeOf(await both.acquire(freshUser())).message).toMatch(
-        /2 replicas were to confirm within 500 ms \(ackReplicas\), 1 did/,
+        /2 replicas were to acknowledge within 500 ms \(ackReplicas\), 1 did/,
       );
       two.replicas[1]?.resume();
       await both.withLock(freshUser(), { waitMs: 10_000 }, () => {});
@@ -283,7 +285,9 @@ describe.each(redisClients)(
         untilReady(connect(alone.master.port, username ? { username, password: "p" } : {}));
       await expect(lockOn(await connected(), times).check()).rejects.toMatchObject({
         code: "SUBMIT_LOCK_UNAVAILABLE",
-        message: expect.stringContaining("1 replica was to confirm within 500 ms (ackReplicas), 0"),
+        message: expect.stringContaining(
+          "1 replica was to acknowledge within 500 ms (ackReplicas), 0",
+        ),
       });
       const may = "on >p ~* +eval +evalsha +get +set +pttl +pexpire +del +time +info".split(" ");
       await alone.redis.send("ACL", "SETUSER", "shop", ...may, ...rights);

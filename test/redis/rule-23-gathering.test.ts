@@ -119,7 +119,7 @@ describe.each(clusterClients)("rule 23: gathering by node, with $name", ({ name,
     await pairsOf(bench.lock, users);
     const pair = ConnectionPair.of(portOf(bench.client));
     const isGathered = (user: string) =>
-      pair.routeOf(commandOf({ times, key: bench.lock.keyFor(user) }), acquireCommand)?.own;
+      pair.routeOf(commandOf({ times, key: bench.lock.keyFor(user) }), acquireCommand)?.gatherOn;
     await until(() => users.every(isGathered), { what: "all nodes to say yes" });
     return bench;
   }
@@ -158,8 +158,12 @@ describe.each(clusterClients)("rule 23: gathering by node, with $name", ({ name,
       expect(calls.length).toBeLessThanOrEqual(20);
     }
 
-    expect(await kindsOf((released ?? []).map((each) => store.look(each)))).toEqual(new Set(["outOfWindow"]));
-    expect(await kindsOf(completed.map((each) => store.look(each)))).toEqual(new Set(["completed"]));
+    expect(await kindsOf((released ?? []).map((each) => store.look(each)))).toEqual(
+      new Set(["outOfWindow"]),
+    );
+    expect(await kindsOf(completed.map((each) => store.look(each)))).toEqual(
+      new Set(["completed"]),
+    );
     const looked = await Promise.all((cooled ?? []).map((one) => store.look(one).reply));
     expect(looked.filter((one) => "isCooldown" in one && one.isCooldown)).toHaveLength(60);
     const left = [...(held ?? []), ...(extended ?? []), ...fresh, ...orders];

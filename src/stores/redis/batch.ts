@@ -12,7 +12,7 @@ import { isCrossSlot, toNoAnswer, unexpectedReply } from "./no-answers.ts";
  */
 const defaultCallsAtOnce = 4;
 
-/** A second call for more entries than these: a call takes about 7 µs of this process, an entry 1.3. */
+/** How many entries a call has before there is a second: a call takes 7 µs here, an entry 1.3. */
 const leastEntries = 8;
 
 /** The requests of one command and one turn of the event loop, written in few calls. */
@@ -20,19 +20,19 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
   readonly #command: Command<Request, Reply>;
   readonly #connections: ConnectionPair;
   readonly #callsAtOnce: number;
-  readonly #confirmed: Confirmed | undefined;
+  readonly #acknowledge: Acknowledge | undefined;
   waiting: Request[] = [];
 
   constructor(
     command: Command<Request, Reply>,
     connections: ConnectionPair,
-    confirmed?: Confirmed,
+    acknowledge?: Acknowledge,
     callsAtOnce: number = defaultCallsAtOnce,
   ) {
     this.#command = command;
     this.#connections = connections;
     this.#callsAtOnce = callsAtOnce;
-    this.#confirmed = confirmed;
+    this.#acknowledge = acknowledge;
   }
 
   flush(): void {
@@ -86,14 +86,14 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
     const shared = new Map<ServerPort, Request[]>();
     for (const request of all) {
       const route = this.#connections.routeOf(request.command, this.#command);
-      const others = route?.own && shared.get(route.own);
+      const others = route?.gatherOn && shared.get(route.gatherOn);
       if (others !== undefined) {
         others.push(request);
         continue;
       }
       const requests = [request];
       groups.push({ route, requests });
-      if (route?.own !== undefined) shared.set(route.own, requests);
+      if (route?.gatherOn !== undefined) shared.set(route.gatherOn, requests);
     }
     return groups;
   }
@@ -103,7 +103,7 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
       answerAll(requests, this.#connections.unavailableReason());
       return;
     }
-    const { connection, node, own } = route;
+    const { connection, gatherOn, node } = route;
     const { clock } = this.#connections;
     const [{ command, deadlineMs: first }] = requests as [Request];
     // Rule 2: the deadline counts from the first write, so that time in a queue is not lost. A
@@ -125,12 +125,13 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
       else answerAll(requests, toNoAnswer(result));
     };
     const { gatheredScript, repliesBytes, script } = this.#command;
-    if (own === undefined || gatheredScript === undefined) {
+    if (gatherOn === undefined || gatheredScript === undefined) {
       connection.send(node, script, keys, args, answered, undefined, repliesBytes);
       return;
     }
     for (const key of keys) args.push(connection.gathering.prefix + key);
-    connection.send(node, gatheredScript, [], [...args, keys.length], answered, own, repliesBytes);
+    const words = [...args, keys.length];
+    connection.send(node, gatheredScript, [], words, answered, gatherOn, repliesBytes);
   }
 
   /** Rule 24: a call that Redis refuses for its keys was not executed: each goes again, alone. */
@@ -169,7 +170,7 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
     clock.learn(route.node, redisTimeMs, fencingToken, sentAt, readAt);
     for (const [index, request] of requests.entries()) {
       const code = reply[headLength + index] as number | string | Buffer | Error;
-      if (code instanceof Error && route.own !== undefined) {
+      if (code instanceof Error && route.gatherOn !== undefined) {
         this.#sendAlone(request, route);
         continue;
       }
@@ -181,7 +182,7 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
       if (entryReply.kind === "mine") {
         clock.learn(route.node, redisTimeMs, entryReply.fencingToken ?? 0, sentAt, readAt);
       }
-      if (!this.#confirmed?.(request, entryReply)) request.answer(entryReply as Reply);
+      if (!this.#acknowledge?.(request, entryReply)) request.answer(entryReply as Reply);
     }
   }
 
@@ -192,8 +193,11 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
   }
 }
 
-/** Returns true where it answers the request itself, later; false where the caller must. */
-export type Confirmed = (request: LockRequest<never>, reply: { readonly kind: string }) => boolean;
+/** Rule 21. Returns true where it answers the request itself, later; false where the caller must. */
+export type Acknowledge = (
+  request: LockRequest<never>,
+  reply: { readonly kind: string },
+) => boolean;
 
 interface Group<Request> {
   readonly route: Route | undefined;

@@ -12,7 +12,7 @@ interface NodeClock {
  * the lock rests on them. An estimate stamps deadlines, and a wrong stamp costs one more round trip.
  */
 export class RedisClock {
-  /** By node: the clocks of a Cluster's masters differ. */
+  /** One of each node: the clocks of a Cluster's masters differ. */
   readonly #nodes = new Map<string, NodeClock>();
   /** The newest estimate, which a node without a reply begins with: at first this process' clock. */
   #newestOffset: number = wallClock.now() - performance.now();

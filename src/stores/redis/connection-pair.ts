@@ -15,9 +15,8 @@ import { misconfiguration } from "./no-answers.ts";
 const silentShare = 0.9;
 
 /**
- * Rule 9: for how long after a silence of the primary the second connection is preferred, and stays
- * open unused. It is longer than a Sentinel takes to tell a paused
- * master of an election: 10 s, and 8 s more.
+ * Rule 9: how long the second connection is preferred after a silence of the primary, and stays open
+ * unused: longer than a Sentinel takes to tell a paused master of an election, 10 s and 8 s more.
  */
 const distrustMs = 30_000;
 
@@ -27,7 +26,7 @@ const distrustMs = 30_000;
  */
 const silentMs = 1_000;
 
-/** As `silentMs`, in any other status and on a Cluster: there the client looks by itself. */
+/** The bound in any other status, and on a Cluster, whose client looks for masters by itself. */
 const unusableMs = 5_000;
 
 /** How long no second connection is opened after the server has refused one for their number. */
@@ -35,7 +34,8 @@ const fullMs = 5_000;
 
 /** How long none is opened after the client could not make one. */
 const failedMs = 1_000;
-/** Nobody needs so many: one is made for each request, costs 4 kB, and is never closed. */
+
+/** With so many, a lock is made for each request, costs 4 kB, and is never closed. */
 const manyLocks = 1_000;
 
 export interface Route {
@@ -43,7 +43,7 @@ export interface Route {
   /** On a Cluster, the name of the server that has the slot; `""` otherwise, or if unknown. */
   readonly node: string;
   /** The node's own connection, where the request may be in a call that declares no key. */
-  readonly own: ServerPort | undefined;
+  readonly gatherOn: ServerPort | undefined;
 }
 
 /**
@@ -98,27 +98,23 @@ export class ConnectionPair {
     return this.isCluster ? slotOf((this.#client.keyPrefix ?? "") + key) : 0;
   }
 
-  /** `undefined` also where the application's client throws: its members may be anybody's. */
-  routeOf(command: LockCommand, script: { readonly gatheredScript?: string }): Route | undefined {
+  /** `undefined` also where the client throws: an application may have replaced its members. */
+  routeOf(
+    { key, times }: LockCommand,
+    { gatheredScript }: { readonly gatheredScript?: string },
+  ): Route | undefined {
     try {
-      return this.#routeOf(command, script);
+      const slot = this.slotOf(key);
+      const connection = this.pick(slot, key, times.commandTimeoutMs);
+      if (connection === undefined) return undefined;
+      const node = connection.client.nodeOf(slot);
+      const mayGather = this.isCluster && gatheredScript !== undefined;
+      const gatherOn = mayGather ? connection.gathering.nodeFor(slot, node, key) : undefined;
+      return { connection, node, gatherOn };
     } catch (error) {
       this.#lastError = plainError(error);
       return undefined;
     }
-  }
-
-  #routeOf(
-    { key, times }: LockCommand,
-    { gatheredScript }: { readonly gatheredScript?: string },
-  ): Route | undefined {
-    const slot = this.slotOf(key);
-    const connection = this.pick(slot, key, times.commandTimeoutMs);
-    if (connection === undefined) return undefined;
-    const node = connection.client.nodeOf(slot);
-    const mayGather = this.isCluster && gatheredScript !== undefined;
-    const own = mayGather ? connection.gathering.nodeFor(slot, node, key) : undefined;
-    return { connection, node, own };
   }
 
   get inFlight(): number {
@@ -157,7 +153,9 @@ export class ConnectionPair {
     }
     // The primary lacks only the proof of its database: no second is opened for that.
     const isSoonUsable =
-      this.#client.status === "ready" && !primary.isInDatabase && primary.answers(slot, silenceMs);
+      this.#client.status === "ready" &&
+      !primary.database.isCertain &&
+      primary.answers(slot, silenceMs);
     const second = this.#needSecond(isSoonUsable);
     if (second !== undefined) {
       const isReady = second.isUsable(slot, silenceMs);
@@ -173,28 +171,22 @@ export class ConnectionPair {
   /** Why `routeOf` has returned `undefined`, as the answer to its requests. */
   unavailableReason(): NoAnswer {
     const cause = this.#lastError ?? this.#lastErrorOfSecond;
-    try {
-      return this.#unavailableReason(cause);
-    } catch {
-      return { kind: "unsent", reason: "the Redis client throws", cause };
-    }
-  }
-
-  #unavailableReason(cause: Error | undefined): NoAnswer {
-    const { address, advice, database, status } = this.#client;
     // The second may know a password that was valid when the application's client was made.
     const misconfigured = this.#lastError && misconfiguration(this.#lastError);
     if (misconfigured !== undefined) return misconfigured;
-    const unready = this.#primary.isInDatabase ? "silent" : `not in database ${database} yet`;
-    const state = status === "ready" ? unready : `"${status}"`;
-    const hint = status === "wait" && advice !== undefined ? `: ${advice}` : "";
-    const reason = `the connection to ${address} is ${state}${hint}`;
-    // An ended client never reconnects, so the attempt need not wait.
-    if (status === "end") {
-      const ended = ownError(reason, cause);
-      return { kind: "rejected", cause: ended, misconfigured: false };
+    try {
+      const { address, advice, database, status } = this.#client;
+      const isProved = this.#primary.database.isCertain;
+      const unready = isProved ? "silent" : `not in database ${database} yet`;
+      const state = status === "ready" ? unready : `"${status}"`;
+      const hint = status === "wait" && advice !== undefined ? `: ${advice}` : "";
+      const reason = `the connection to ${address} is ${state}${hint}`;
+      if (status !== "end") return { kind: "unsent", reason, cause };
+      // An ended client never reconnects, so the attempt need not wait.
+      return { kind: "rejected", cause: ownError(reason, cause), misconfigured: false };
+    } catch {
+      return { kind: "unsent", reason: "the Redis client throws", cause };
     }
-    return { kind: "unsent", reason, cause };
   }
 
   #open(): void {

@@ -1,12 +1,7 @@
 import { createHash } from "node:crypto";
 import { performance } from "../../time.ts";
-import {
-  type ClientPort,
-  isServerError,
-  plainError,
-  type ServerPort,
-  type Words,
-} from "./clients/port.ts";
+import { type ClientPort, isServerError, type ServerPort, type Words } from "./clients/port.ts";
+import { DatabaseProof } from "./database.ts";
 import { Gathering } from "./gathering.ts";
 import { isOfReplica } from "./no-answers.ts";
 
@@ -23,8 +18,8 @@ export type CallResult =
 
 interface Call {
   readonly node: string;
-  /** When the call was sent, or the answer to a touch is due: silence is counted from this time. */
-  readonly sentAt: number;
+  /** The monotonic time from which a missing answer counts as silence. */
+  readonly silentFrom: number;
   /** The client itself has failed it, as by a time-out of its own, and would drop a late answer. */
   isGivenUp: boolean;
   /** `undefined` once the caller was told. */
@@ -53,19 +48,15 @@ export class Connection {
   silentAt: number = Number.NEGATIVE_INFINITY;
   /** Rule 9: its last answer was that of a replica: a failover may have left it behind. */
   isReplica = false;
-  /** By node, oldest first. */
+  /** The calls that wait for each node, oldest first. */
   readonly #unanswered = new Map<string, Call[]>();
   /** Calls without an answer, although their node has answered a later call: the client repeats them. */
   readonly #repeated = new Set<Call>();
-  /** By node, the SHA-1 of each script that the node has: calls can leave out the text. */
+  /** The SHA-1 of each script that a node has, by node: calls can leave out the text. */
   readonly #digests = new Map<string, Map<string, string>>();
   /** The server does not permit this user EVALSHA. */
   #needsTexts = false;
-  /** Rule 22: the client is, or was, on another database than 0. */
-  #needsProof = false;
-  /** The database that the server has confirmed, and on which connection of the client. */
-  #proved: { readonly database: number; readonly connection: unknown } | undefined;
-  #asked: { readonly connection: unknown } | undefined;
+  readonly database: DatabaseProof;
   readonly gathering: Gathering;
   #watcher: ConnectionWatcher | undefined;
   #endWatch: () => void = () => {};
@@ -75,7 +66,9 @@ export class Connection {
     this.gathering = new Gathering(client, (answer) =>
       this.follow("", answer, performance.now(), ofProbe),
     );
-    this.#needsProof = client.needsProof;
+    this.database = new DatabaseProof(client, (answer, tell) =>
+      this.follow("", answer, performance.now(), tell),
+    );
   }
 
   watch(watcher: ConnectionWatcher): void {
@@ -83,12 +76,12 @@ export class Connection {
     this.#endWatch = this.client.watch({
       up: this.#readied,
       lost: this.#closed,
-      selected: this.#selected,
+      selected: () => this.database.forget(),
       failed: (error) => watcher.failed(error),
     });
     if (this.client.status !== "ready") return;
     this.everReady = true;
-    this.#askDatabase();
+    this.database.ask(watcher);
   }
 
   unwatch(): void {
@@ -103,45 +96,13 @@ export class Connection {
 
   /** Rules 9 and 22. */
   isUsable(slot: number, silenceMs: number): boolean {
-    if (this.#needsProof && !this.isInDatabase) return false;
-    return this.client.isReady(slot) && this.answers(slot, silenceMs);
-  }
-
-  /** Rule 22: whether it is certain that commands go to the client's database. */
-  get isInDatabase(): boolean {
-    if (!this.#needsProof) return true;
-    const { database, connection } = this.client;
-    // The connection is compared, because no event is heard while no lock is open.
-    return this.#proved?.database === database && this.#proved.connection === connection;
-  }
-
-  /** Rule 22: asks unless the answer is there or under way. The connection must be ready. */
-  #askDatabase(): void {
-    this.#needsProof ||= this.client.needsProof;
-    const { connection } = this.client;
-    if (this.isInDatabase || (this.#asked && this.#asked.connection === connection)) return;
-    const asked = { connection };
-    this.#asked = asked;
-    this.follow("", this.client.askDatabase(), performance.now(), (result) => {
-      if (this.#asked !== asked) return;
-      this.#asked = undefined;
-      const { database } = this.client;
-      if (result.kind === "error" && isServerError(result.error)) {
-        this.#watcher?.failed(plainError(result.error));
-      } else if (result.kind === "value" && result.value === database) {
-        this.#proved = { database, connection };
-        this.#watcher?.ready();
-      } else if (result.kind === "value" && typeof result.value === "number") {
-        const text = `the connection is in database ${result.value}, and not in database ${database}`;
-        this.#watcher?.failed(new Error(text));
-      }
-    });
+    return this.database.isCertain && this.client.isReady(slot) && this.answers(slot, silenceMs);
   }
 
   /** Rule 9: whether no call to the slot's node has been unanswered for `silenceMs`. */
   answers(slot: number, silenceMs: number): boolean {
     const oldest = this.#unanswered.get(this.client.nodeOf(slot))?.[0];
-    return oldest === undefined || performance.now() - oldest.sentAt < silenceMs;
+    return oldest === undefined || performance.now() - oldest.silentFrom < silenceMs;
   }
 
   /**
@@ -151,7 +112,7 @@ export class Connection {
   suspect(slot: number, key: string, silenceMs: number): void {
     if (this.client.status !== "ready") return;
     if (this.answers(slot, silenceMs)) {
-      this.#askDatabase();
+      this.database.ask(this.#watcher);
       return;
     }
     this.silentAt = performance.now();
@@ -205,16 +166,15 @@ export class Connection {
     return isRefused;
   }
 
-  /** @param dueAt the monotonic time from which a missing answer counts as silence. */
   follow(
     node: string,
     answer: Promise<unknown>,
-    dueAt: number,
+    silentFrom: number,
     tell: (result: CallResult) => void,
     script?: string,
     digest?: string,
   ): void {
-    const call: Call = { node, sentAt: dueAt, isGivenUp: false, tell, script, digest };
+    const call: Call = { node, silentFrom, isGivenUp: false, tell, script, digest };
     this.inFlight++;
     const calls = this.#unanswered.get(node);
     if (calls === undefined) this.#unanswered.set(node, [call]);
@@ -255,19 +215,9 @@ export class Connection {
     this.#needsTexts = false;
     this.silentAt = Number.NEGATIVE_INFINITY;
     this.isReplica = false;
-    this.#askDatabase();
-    if (this.isInDatabase) this.#watcher?.ready();
+    this.database.ask(this.#watcher);
+    if (this.database.isCertain) this.#watcher?.ready();
   };
-
-  readonly #selected = (): void => {
-    this.#needsProof ||= this.client.needsProof;
-    this.#forget();
-  };
-
-  #forget(): void {
-    this.#proved = undefined;
-    this.#asked = undefined;
-  }
 
   /** Rule 2: the client may write the calls again, and the answer to that would hide the first. */
   readonly #closed = (): void => {
@@ -275,7 +225,7 @@ export class Connection {
     this.#unanswered.clear();
     this.#repeated.clear();
     this.inFlight = 0;
-    this.#forget();
+    this.database.forget();
     for (const call of calls) {
       call.tell?.({ kind: "closed" });
       call.tell = undefined;

@@ -10,10 +10,10 @@ const question = "return {redis.REDIS_VERSION_NUM, redis.pcall('GET', ARGV[1])}"
 
 const leastVersion = 0x07_00_00;
 
-/** How long after a no a node is asked again, at first and at most; doubled each time. */
+/** The pause before a node that has refused is asked again, in ms: doubled each time. */
 const askAgainMs = { first: 10_000, most: 600_000 };
 
-/** For how long a slot goes alone, unless another node has it before. */
+/** How long requests of a refused slot are calls of their own, unless another node has it before. */
 const aloneMs = 10_000;
 
 /** Rule 24: sets all keys in one call, for no longer than an answer may take. */
@@ -42,7 +42,7 @@ export class Gathering {
   readonly #follow: Follow;
   /** The client puts it in front of declared keys alone. */
   readonly prefix: string;
-  /** By node of a Cluster; on one address, by the times that each lock has of its own. */
+  /** The answer of each node of a Cluster; on one address, for the times of each lock. */
   readonly #verdicts = new WeakMap<ServerPort | LockTimes, Verdict>();
   readonly #alone = new Map<number, { readonly name: string; readonly until: number }>();
 

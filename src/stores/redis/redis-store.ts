@@ -14,7 +14,7 @@ import type {
 import { nextTick, setImmediate } from "../../time.ts";
 import { inNeutralContext, within } from "../../timer-wheel.ts";
 import { checkOptionNames, invalidOption } from "../../validation.ts";
-import { CommandBatch, type Confirmed } from "./batch.ts";
+import { type Acknowledge, CommandBatch } from "./batch.ts";
 import type { ClientPort } from "./clients/port.ts";
 import { portOf, type RedisClient } from "./clients/port-of.ts";
 import { recordsProblemOf } from "./clients/slots.ts";
@@ -28,7 +28,7 @@ import { ReplicaWait } from "./replicas.ts";
 /** Options of a `RedisStore`. */
 export interface RedisStoreOptions {
   /**
-   * How many replicas have to confirm an acquire before it counts, so that the lock survives the
+   * How many replicas have to acknowledge an acquire before it counts, so that the lock survives the
    * failover to one of them; and a record, before its `complete` is answered. 1 to 100; no more than
    * the server has, or every acquire is unavailable.
    * @defaultValue none: no answer waits for a replica
@@ -50,19 +50,19 @@ function replicasOf(client: ClientPort, ackReplicas: number | undefined): Replic
 
 /**
  * As a flush writes them. Releases before acquires: a submit in the same turn finds a free key. With
- * `ackReplicas` replicas confirm many locks at once: one call releases them, and one takes the next.
+ * `ackReplicas` replicas acknowledge many locks at once: one call releases them, and one takes the next.
  */
-function batchesOf(connections: ConnectionPair, confirmed: Confirmed | undefined) {
-  const calls = confirmed && 1;
+function batchesOf(connections: ConnectionPair, acknowledge: Acknowledge | undefined) {
+  const calls = acknowledge && 1;
   return {
-    complete: new CommandBatch(completeCommand, connections, confirmed),
-    // Replicas confirm a complete in two steps after its second step, the release.
+    complete: new CommandBatch(completeCommand, connections, acknowledge),
+    // Replicas acknowledge a complete in two steps after its second step, the release.
     record: new CommandBatch(recordCommand, connections),
     release: new CommandBatch(releaseCommand, connections, undefined, calls),
     tell: new CommandBatch(tellCommand, connections),
     extend: new CommandBatch(extendCommand, connections),
-    acquire: new CommandBatch(acquireCommand, connections, confirmed, calls),
-    acquireOnce: new CommandBatch(acquireOnceCommand, connections, confirmed, calls),
+    acquire: new CommandBatch(acquireCommand, connections, acknowledge, calls),
+    acquireOnce: new CommandBatch(acquireOnceCommand, connections, acknowledge, calls),
     lookUp: new CommandBatch(lookUpCommand, connections),
     inspect: new CommandBatch(inspectCommand, connections),
     free: new CommandBatch(freeCommand, connections),
@@ -104,7 +104,7 @@ export class RedisStore implements LockStore {
     this.#client = port;
     this.#connections = ConnectionPair.of(port);
     this.recordsProblem = recordsProblemOf(port);
-    this.#batches = batchesOf(this.#connections, this.#replicas && this.#confirmed);
+    this.#batches = batchesOf(this.#connections, this.#replicas && this.#acknowledge);
     this.#inOrder = Object.values(this.#batches);
   }
 
@@ -161,7 +161,7 @@ export class RedisStore implements LockStore {
       const isWhole = recorded.kind === "late" && released.kind === "done";
       const whole = isWhole ? { ...recorded, kind: "recorded" as const } : recorded;
       const reply = "storeTimeMs" in released ? whole : released;
-      if (!this.#confirmed(request, reply)) request.answer(reply);
+      if (!this.#acknowledge(request, reply)) request.answer(reply);
     };
     const unstamped = { command, deadlineMs: undefined };
     const answer = (recorded: CompleteReply): void => {
@@ -183,8 +183,8 @@ export class RedisStore implements LockStore {
     };
   }
 
-  /** Rule 21: delays the answer until enough replicas have confirmed the lock or the record. */
-  readonly #confirmed: Confirmed = (request, reply) => {
+  /** Rule 21: delays the answer until enough replicas have acknowledged the lock or the record. */
+  readonly #acknowledge: Acknowledge = (request, reply) => {
     const { command } = request;
     const { kind } = reply;
     const isLock = kind === "taken" || kind === "mine";
@@ -193,7 +193,7 @@ export class RedisStore implements LockStore {
     const key = isLock ? command.key : this.#connections.recordKey(command);
     // Rule 21: it was executed, so it is not in flight, whatever the replicas say.
     request.deadlineMs = Number.NEGATIVE_INFINITY;
-    this.#replicas.confirm(key, command, (cause) =>
+    this.#replicas.acknowledge(key, command, (cause) =>
       request.answer((cause === undefined ? reply : { kind: "unknown", cause }) as never),
     );
     return true;

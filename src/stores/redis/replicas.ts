@@ -13,7 +13,7 @@ interface Touch {
   readonly key: string;
   readonly command: LockCommand;
   /** @param failure `undefined` where enough replicas have it. */
-  readonly confirmed: (failure: Error | undefined) => void;
+  readonly acknowledged: (failure: Error | undefined) => void;
 }
 
 /** The touches of one server. */
@@ -28,7 +28,7 @@ class Node {
 /** How long no acquire is sent after Redis has denied us `WAIT`. */
 const refusedMs = 1_000;
 
-/** By how much a `WAIT` may outlast its time-out: an idle server looks ten times a second. */
+/** How long a `WAIT` may outlast its time-out: an idle server looks ten times a second. */
 const overdueMs = 100;
 
 /**
@@ -80,13 +80,13 @@ export class ReplicaWait {
     return performance.now() - this.#refusedAt < refusedMs ? this.#refusal : undefined;
   }
 
-  /** `confirmed` is called at most once, and not while the server is silent. */
-  confirm(key: string, command: LockCommand, confirmed: Touch["confirmed"]): void {
+  /** `acknowledged` is called at most once, and not while the server is silent. */
+  acknowledge(key: string, command: LockCommand, acknowledged: Touch["acknowledged"]): void {
     const pair = ConnectionPair.of(this.#client);
     const name = this.#client.nodeOf(pair.slotOf(key));
     const node = this.#nodes.get(name) ?? new Node();
     this.#nodes.set(name, node);
-    node.gathered.push({ key, command, confirmed });
+    node.gathered.push({ key, command, acknowledged });
     this.#flushSoon(node);
   }
 
@@ -125,7 +125,7 @@ export class ReplicaWait {
     const connection = pair?.pick(slot, key, command.times.commandTimeoutMs);
     if (pair === undefined || connection === undefined) {
       const cause = new Error("no connection that waits for replicas (ackReplicas) is usable");
-      for (const { confirmed } of touches) confirmed(cause);
+      for (const { acknowledged } of touches) acknowledged(cause);
       ended();
       return;
     }
@@ -157,8 +157,8 @@ export class ReplicaWait {
     }
     for (const [index, call] of calls.entries()) {
       const reply = replies[index];
-      for (const [entry, { confirmed }] of call.entries()) {
-        confirmed(reply instanceof Error ? reply : (failure ?? missing(reply, entry)));
+      for (const [entry, { acknowledged }] of call.entries()) {
+        acknowledged(reply instanceof Error ? reply : (failure ?? missing(reply, entry)));
       }
     }
   }
@@ -176,7 +176,7 @@ export class ReplicaWait {
     const came = Number(waited);
     if (came >= replicas) return undefined;
     const wanted = replicas === 1 ? "1 replica was" : `${replicas} replicas were`;
-    return ownError(`${wanted} to confirm within ${waitMs} ms (ackReplicas), ${came} did`);
+    return ownError(`${wanted} to acknowledge within ${waitMs} ms (ackReplicas), ${came} did`);
   }
 
   /** `undefined` where no lock uses the store, or the application's client has ended. */
@@ -221,5 +221,5 @@ function callsOf(touches: readonly Touch[], pair: ConnectionPair, most: number):
 
 function missing(reply: unknown, entry: number): Error | undefined {
   if (Array.isArray(reply) && Number(reply[1 + entry]) === 1) return undefined;
-  return ownError("the lock or record was gone or changed before enough replicas confirmed it");
+  return ownError("the lock or record was gone or changed before enough replicas acknowledged it");
 }

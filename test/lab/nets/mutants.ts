@@ -169,7 +169,7 @@ export const flaws: readonly Flaw[] = [
     family: "fetch",
     name: "a response that cannot be watched never ends",
     in: "enter",
-    find: "isOver(undefined, true); return response;",
+    find: "unanswered(); return response;",
     replace: "return response;",
   },
 ];

@@ -139,7 +139,7 @@ export async function loseWrite(
 }
 
 /**
- * The master dies as soon as the first order has begun, which its replicas have confirmed: one of
+ * The master dies as soon as the first order has begun, which its replicas have acknowledged: one of
  * them takes its place. The user clicks on the other service all the while.
  */
 export async function keepLock(

@@ -74,12 +74,6 @@ export interface ServerFacts {
   readonly save?: string;
 }
 
-interface SentinelFacts {
-  readonly address: string;
-  readonly downAfterMs: number;
-  readonly failure?: string | undefined;
-}
-
 interface PrefixFacts {
   readonly keyPrefix: string;
   readonly foreign: number;
@@ -93,7 +87,6 @@ interface PrefixFacts {
 /** All that doctor may find. */
 export interface Facts {
   readonly servers: readonly ServerFacts[];
-  readonly sentinels: readonly SentinelFacts[];
   readonly check: { readonly tookMs: number; readonly failure: string | undefined };
   /** `undefined` where SCAN is not permitted. */
   readonly prefixes: readonly PrefixFacts[] | undefined;
@@ -123,7 +116,6 @@ export const rightServer: ServerFacts = {
 
 export const rightFacts: Facts = {
   servers: [rightServer],
-  sentinels: [],
   check: { tookMs: 0.8, failure: undefined },
   prefixes: [{ keyPrefix: "lock:submit:", foreign: 0, endless: 0, setBack: 0, isComplete: true }],
 };
@@ -151,7 +143,7 @@ export async function examined(
 ): Promise<string[]> {
   let clock = 0;
   const now = vi.spyOn(performance, "now").mockImplementation(() => clock);
-  const { servers, sentinels, check, prefixes } = facts;
+  const { servers, check, prefixes } = facts;
   const nodes = servers.map((server) => {
     const [host, port] = server.address.split(":");
     const { info, failure } = server;
@@ -183,25 +175,10 @@ export async function examined(
     };
     return {
       ...face,
-      options: {
-        ...{ host, port },
-        ...(sentinels.length > 0 && {
-          name: "mymaster",
-          sentinels: sentinels.map(({ address }) => ({ host: address.split(":")[0] })),
-        }),
-      },
+      options: { host, port },
       call: (name: string, ...args: string[]) => given(commands[name])(...args),
       eval: async () => 1,
-      duplicate: (more: { host?: string }) => ({
-        ...face,
-        options: { host: more.host, port: 26_379 },
-        call: async () => {
-          const asked = sentinels.find(({ address }) => address.startsWith(`${more.host}:`));
-          if (asked?.failure === "silence") await new Promise(() => {});
-          if (asked?.failure !== undefined) throw new Error(asked.failure);
-          return ["name", "mymaster", "down-after-milliseconds", `${asked?.downAfterMs}`];
-        },
-      }),
+      duplicate: () => {},
     };
   });
   const client = servers[0]?.isClusterNode

@@ -1,14 +1,12 @@
 import { type EventEmitter, errorMonitor } from "node:events";
 import type { Writable } from "node:stream";
 import { hasMembers } from "../../../validation.ts";
-import { openSecond, openSentinel } from "./open-ioredis.ts";
+import { type Address, hostAndPort, listed } from "./addresses.ts";
+import { openSecond } from "./open-ioredis.ts";
 import {
-  type Address,
   type ClientPort,
   type ClientStatus,
-  hostAndPort,
   isServerError,
-  listed,
   type PortWatcher,
   plainError,
   type ScriptCall,
@@ -269,7 +267,6 @@ export class IoredisPort extends IoredisServer implements ClientPort {
 
   /** A write to a socket costs this process as much as the call that it carries. */
   cork(): () => void {
-    if (!this.isCluster) return () => {};
     const streams = (this.client.nodes?.("master") ?? []).flatMap(({ stream }) =>
       hasMembers(stream, ["cork", "uncork"]) ? [stream as Writable] : [],
     );
@@ -292,14 +289,5 @@ export class IoredisPort extends IoredisServer implements ClientPort {
     this.client.disconnect();
     // A Cluster that is closed while it asks for its slots plans the next time, again and again.
     if (this.isCluster) this.client.refreshSlotsCache = () => {};
-  }
-
-  get masterName(): string {
-    return this.client.options?.name ?? "";
-  }
-
-  sentinels(): readonly ClientPort[] {
-    const sentinels = this.client.options?.sentinels ?? [];
-    return sentinels.map((address) => new IoredisPort(openSentinel(this.client, address)));
   }
 }

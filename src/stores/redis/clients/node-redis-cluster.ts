@@ -1,5 +1,6 @@
 import { errorMonitor } from "node:events";
 import { performance, setTimeout } from "../../../time.ts";
+import { type Address, listed, pauseBeforeConnect } from "./addresses.ts";
 import {
   advice,
   errorOf,
@@ -14,12 +15,9 @@ import {
   statusOf,
 } from "./node-redis.ts";
 import {
-  type Address,
   type ClientPort,
   type ClientStatus,
-  listed,
   type PortWatcher,
-  pauseBeforeConnect,
   type ScriptCall,
   type ServerPort,
   textPrefix,

@@ -1,13 +1,10 @@
 import { type EventEmitter, errorMonitor, setMaxListeners } from "node:events";
+import { type Address, connectTimeoutOf, hostAndPort, pauseBeforeConnect } from "./addresses.ts";
 import {
-  type Address,
   type ClientPort,
   type ClientStatus,
-  connectTimeoutOf,
-  hostAndPort,
   isServerError,
   type PortWatcher,
-  pauseBeforeConnect,
   plainError,
   type ScriptCall,
   type ServerPort,
@@ -72,38 +69,41 @@ export const neutral: object = {
 /** 36 is `$` of RESP. */
 const asBuffers = { typeMapping: { 36: Buffer } };
 
-type Listeners = readonly (readonly [string | symbol, (error: unknown) => void])[];
+type Listener = (error: unknown) => void;
 
-/** How many events an emitter counts for listeners of ours. */
-const counts = new WeakMap<EventEmitter, number>();
+/** By the object that emits and by event: our listeners of the moment, and the one that calls them. */
+const heard = new WeakMap<EventEmitter, Map<string | symbol, [Set<Listener>, Listener]>>();
 
 /**
- * Listens on the object that emits a client's events: `off` on the client, which inherits from it,
- * would make later listeners deaf. With its last counted event the emitter would drop all that the
- * application has added through the client, uncounted: so one event that is never emitted stays,
- * and one more for each that `off` counts down although `on` has not counted it.
+ * Listens by one dispatcher an event, on the object that emits a client's events, where it stays:
+ * `off` on the client, which inherits from it, would make later listeners deaf, and on the object it
+ * may drop all that the application has added through the client.
  *
  * @returns ends that.
  */
-export function listen(client: object, listeners: Listeners): () => void {
+export function listen(
+  client: object,
+  listeners: readonly [string | symbol, Listener][],
+): () => void {
   const emitter = ((client as { _self?: unknown })._self ?? client) as EventEmitter;
-  const keep = () => emitter.on(Symbol("submit-lock"), () => {});
-  if (!counts.has(emitter)) keep();
+  const events = heard.get(emitter) ?? new Map<string | symbol, [Set<Listener>, Listener]>();
+  heard.set(emitter, events);
   for (const [event, listener] of listeners) {
-    const isFirst = emitter.listenerCount(event) === 0;
-    counts.set(emitter, (counts.get(emitter) ?? 0) + (isFirst ? 1 : 0));
-    emitter.on(event, listener);
+    const [all, dispatch] = events.get(event) ?? dispatcher();
+    events.set(event, [all.add(listener), dispatch]);
+    if (!emitter.listeners(event).includes(dispatch)) emitter.on(event, dispatch);
   }
   return () => {
-    for (const [event, listener] of listeners) {
-      const count = counts.get(emitter) ?? 0;
-      if (emitter.listenerCount(event) === 1) {
-        if (count === 0) keep();
-        else counts.set(emitter, count - 1);
-      }
-      emitter.off(event, listener);
-    }
+    for (const [event, listener] of listeners) events.get(event)?.[0].delete(listener);
   };
+}
+
+function dispatcher(): [Set<Listener>, Listener] {
+  const all = new Set<Listener>();
+  const dispatch = (error: unknown) => {
+    for (const each of [...all]) each(error);
+  };
+  return [all, dispatch];
 }
 
 /** The texts of the server's errors begin so; those of the client's own errors do not. */

@@ -1,5 +1,5 @@
+import { connectTimeoutOf, pauseBeforeConnect } from "./addresses.ts";
 import type { IoredisClient, IoredisInternals } from "./ioredis.ts";
-import { type Address, connectTimeoutOf, type Place, pauseBeforeConnect } from "./port.ts";
 
 /** How long a duplicate waits for a Sentinel or node to name the master, before it asks another. */
 const askTimeoutMs = 750;
@@ -57,15 +57,25 @@ function knownNodes(client: IoredisInternals): unknown[] {
   return [...learned, ...(client.startupNodes ?? [])];
 }
 
-/** A Sentinel has no database, and a password of its own or none. */
-export function openSentinel(
-  client: IoredisClient,
-  { host = "127.0.0.1", port = 26_379 }: Address,
-): IoredisClient {
-  const plain = { sentinels: null, username: "", password: "", db: 0, tls: undefined };
-  const once = { lazyConnect: true, retryStrategy: () => null, keyPrefix: "" };
-  const duplicateRedis = client.duplicate as (options: object) => IoredisClient;
-  return duplicateRedis.call(client, { ...plain, ...once, host, port });
+/** For the command line: the client to make. */
+export interface Place {
+  readonly host: string;
+  readonly port: number;
+  /** Instead of host and port: a Unix socket. */
+  readonly path?: string | undefined;
+  /** Of IP addresses: 4, 6 or, for both, 0. */
+  readonly family?: number | undefined;
+  readonly username: string;
+  readonly password: string;
+  readonly database: number;
+  readonly tls?: { readonly ca?: string } | undefined;
+  readonly isCluster: boolean;
+  /** Instead of the host: the Sentinels that name the master. */
+  readonly sentinels?: readonly { readonly host: string; readonly port: number }[] | undefined;
+  readonly masterName: string;
+  readonly keyPrefix: string;
+  /** The time for connecting, in ms. */
+  readonly withinMs: number;
 }
 
 /** For the command line. It connects once, so that the command can say why it failed. */

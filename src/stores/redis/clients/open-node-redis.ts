@@ -1,5 +1,5 @@
 import type { NodeRedisClient } from "./node-redis.ts";
-import type { Place } from "./port.ts";
+import type { Place } from "./open-ioredis.ts";
 
 /**
  * Makes a client for the command line. It connects once, so that the command can say why it failed.

@@ -27,8 +27,9 @@ function open(client: RedisClient): ClientPort {
     const isSingle = hasMembers(client, ["hImportSet"]) && !hasMembers(client, ["getMasterNode"]);
     if (isSingle) return new NodeRedisPort(client);
   }
+  const came = others.find(([members]) => hasMembers(client, members))?.[1] ?? describe(client);
   throw new InvalidOptionError(
-    `redis: expected a client of ioredis (5 or 6) or of node-redis (6.2 or later), for one server or a Cluster, got ${whatElse(client)}`,
+    `redis: expected a client of ioredis (5 or 6) or of node-redis (6.2 or later), for one server or a Cluster, got ${came}`,
   );
 }
 
@@ -64,7 +65,3 @@ const others: readonly (readonly [members: readonly string[], what: string])[] =
     "ioredis-mock, which does not run the scripts of a lock: use new MemoryStore() in tests",
   ],
 ];
-
-function whatElse(client: unknown): string {
-  return others.find(([members]) => hasMembers(client, members))?.[1] ?? describe(client);
-}

@@ -119,12 +119,8 @@ export interface ClientPort extends ServerPort {
    * queues and, where the library can promise it, never sends again. Ignore its errors at once.
    */
   second(): ClientPort;
-  /** Closes it for good. For a `second` and a Sentinel alone. */
+  /** Closes it for good. For a `second` alone. */
   close(): void;
-  /** The Sentinels that name the master, each as another client; for the command line. */
-  sentinels?(): readonly ClientPort[];
-  /** The name of the master at the Sentinels. */
-  readonly masterName?: string;
   readonly writesTogether: boolean;
 }
 
@@ -160,54 +156,4 @@ export function isUnwritten({ message }: Error): boolean {
 export function textPrefix(prefix: unknown): string | undefined {
   if (Buffer.isBuffer(prefix) && !isUtf8(prefix)) return undefined;
   return String(prefix ?? "");
-}
-
-/** For a second client, in ms: it is opened when an answer is overdue. */
-export function connectTimeoutOf(given: number | undefined): number {
-  return Math.min(given ?? 1_000, 1_000);
-}
-
-/** In ms. @param retries from 0 on. */
-export function pauseBeforeConnect(retries: number): number {
-  return Math.min(50 * (retries + 1), 500);
-}
-
-export interface Address {
-  readonly host?: string | undefined;
-  readonly port?: number | string | undefined;
-}
-
-export function listed(nodes: readonly (Address | string | number)[] = []): string {
-  const [first, ...others] = nodes.map(hostAndPort).filter((address) => address !== undefined);
-  if (first === undefined) return "";
-  return ` at ${first}${others.length === 0 ? "" : ` and ${others.length} more`}`;
-}
-
-export function hostAndPort(node: Address | string | number | undefined): string | undefined {
-  if (typeof node === "number") return `127.0.0.1:${node}`;
-  if (typeof node === "string")
-    return URL.canParse(node) ? new URL(node).host || undefined : undefined;
-  if (node?.host === undefined) return undefined;
-  const host = node.host.includes(":") ? `[${node.host}]` : node.host;
-  return `${host}:${node.port ?? 6379}`;
-}
-
-export interface Place {
-  readonly host: string;
-  readonly port: number;
-  /** Instead of host and port: a Unix socket. */
-  readonly path?: string | undefined;
-  /** Of IP addresses: 4, 6 or, for both, 0. */
-  readonly family?: number | undefined;
-  readonly username: string;
-  readonly password: string;
-  readonly database: number;
-  readonly tls?: { readonly ca?: string } | undefined;
-  readonly isCluster: boolean;
-  /** Instead of the host: the Sentinels that name the master. */
-  readonly sentinels?: readonly { readonly host: string; readonly port: number }[] | undefined;
-  readonly masterName: string;
-  readonly keyPrefix: string;
-  /** The time for connecting, in ms. */
-  readonly withinMs: number;
 }

@@ -35,7 +35,7 @@ export const invariants = {
   freed:
     "a lease that is freed leaves a tombstone with its owner id and its expiry, and is told of it",
   fenced: "fencing tokens rise from lease to lease, and a confirm gives the same one",
-  acknowledged: "a record that a replica has confirmed is there after a failover",
+  acknowledged: "a record that a replica has acknowledged is there after a failover",
   full: "a full Redis refuses no release and no complete",
   script: "no script raises an error of its own",
 } as const;
