@@ -1,3 +1,15 @@
+import {
+  CONFLICT,
+  DELAY_MS,
+  JITTER,
+  LEAST_RETRY_AFTER_MS,
+  LONGEST_DELAY_MS,
+  LONGEST_RETRY_AFTER_MS,
+  LONGEST_TIMER_MS,
+  SERVER_ERROR,
+  TIMEOUT_MS,
+  UNAUTHORIZED,
+} from "./bounds.ts";
 import { digestOf, forget, idOf, kept, owners, protections, unused } from "./ids.ts";
 
 export { forget, idOf } from "./ids.ts";
@@ -7,23 +19,6 @@ export {
   type ProtectFormOptions,
   protectForm,
 } from "./protect-form.ts";
-
-/** How long an answer is awaited, unless the page says otherwise. */
-const TIMEOUT_MS = 30_000;
-/** A timer that is set for more than 2³¹ ms fires at once. */
-const LONGEST_TIMER_MS = 2e9;
-/** The wait without `Retry-After`, doubled by each try: 200 ms after the first. */
-const DELAY_MS = 100;
-const LONGEST_DELAY_MS = 3_000;
-/** After `Retry-After: 0`, a crowd of pages would ask without a pause. */
-const LEAST_RETRY_AFTER_MS = 200;
-const LONGEST_RETRY_AFTER_MS = 1e9;
-/** Pages that were refused together come back one by one: up to a quarter is added. */
-const JITTER = 0.25;
-
-const UNAUTHORIZED = 401;
-const CONFLICT = 409;
-const SERVER_ERROR = 500;
 
 /** The options that {@link submitOnce} adds to those of `fetch`. */
 export interface SubmitOnceOptions {
@@ -159,18 +154,20 @@ function flightOf(request: Request, key: string, id: string, name: string): Join
         // The body is for pages from which CORS hides the header.
         const code =
           headers.get("Submit-Lock-Code") ?? (body.match(/"code": ?"(\w+)/)?.[1] as string);
-        if (/in_flight|contended/.test(code)) reason = "in_flight";
+        if (/_flight|_cont/.test(code)) reason = "in_flight";
         // Behind a lease that was lost, an order may be placed: only a person sends it again.
         // From 520 on they are Cloudflare's.
         else if (
-          !/lock_lost/.test(code) &&
+          !/lost/.test(code) &&
           (/408|42[59]|50[234]|52/.test(status as unknown as string) ||
             (status === CONFLICT && given && !code))
         ) {
           reason = "unavailable";
         } else {
-          // Others refuse before the guard, and behind a redirect a 4xx is about an order's page.
-          const isRefused = unused.has(id) && !redirected && status < SERVER_ERROR;
+          // Others refuse before the guard, and behind a redirect a 4xx is about an order's page. What is
+          // repeated is what an earlier try was answered.
+          const isSure = unused.has(id) || headers.get("Idempotent-Replayed");
+          const isRefused = isSure && !redirected && status < SERVER_ERROR;
           if (status !== UNAUTHORIZED) {
             unused.delete(id);
             // The guard's own say that there is an order.

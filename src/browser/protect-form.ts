@@ -1,10 +1,8 @@
+import { FORM_BUSY_MS } from "./bounds.ts";
 import { digestOf, forget, idOf, kept, owners, protections } from "./ids.ts";
 
-/** A download and 204 show no page, nor does a customer who stops it: then a form is given back. */
-const FORM_BUSY_MS = 30_000;
-
 /** Fields that each load of a page fills anew: they do not say what is ordered. */
-const TOKENS = /csrf|token|captcha|turnst|nonce/i;
+const TOKENS = /csrf|token|captch|turns|nonce/i;
 
 /** The options of {@link protectForm}. */
 export interface ProtectFormOptions {
@@ -58,7 +56,7 @@ export function protectForm(
   const [visit]: any[] = performance.getEntriesByType("navigation" as never);
   // A form's answer is another page: only the customer's return says that it is the same order. And a
   // router shows other pages in a document that was reloaded once.
-  const isReturn = /reload|back/.test(visit?.type) && bare(visit.name) === url;
+  const isReturn = /load|back/.test(visit?.type) && bare(visit.name) === url;
   /** The field with the id. A page may have rendered its fields anew. */
   const filled = () => {
     let input = made.querySelector.call(form, `[name="${field}"]`);

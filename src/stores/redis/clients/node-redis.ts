@@ -66,9 +66,6 @@ export const neutral: object = {
   askRedirect: undefined,
 };
 
-/** 36 is `$` of RESP. */
-const asBuffers = { typeMapping: { 36: Buffer } };
-
 type Listener = (error: unknown) => void;
 
 /** By the object that emits and by event: our listeners of the moment, and the one that calls them. */
@@ -178,7 +175,8 @@ export class NodeRedisServer implements ServerPort {
   }
 
   ask(words: SentWords, asBytes = false): Promise<unknown> {
-    const options = asBytes ? { ...this.#options, ...asBuffers } : this.#options;
+    // 36 is `$` of RESP.
+    const options = asBytes ? { ...this.#options, typeMapping: { 36: Buffer } } : this.#options;
     return this.client.sendCommand(words, options).then(readReply, readError);
   }
 

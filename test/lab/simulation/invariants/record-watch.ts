@@ -62,7 +62,8 @@ export class RecordWatch extends Watch {
     const record = recordValue(value);
     const owner = record && owners.of(record.ownerId, key);
     const entry = executions.current?.entries.find((each) => each.told === key);
-    const isLetGo = executions.current?.touched.get(entry?.lock ?? "") === owner?.id;
+    const touched = executions.current?.touched.get(entry?.lock ?? "");
+    const isLetGo = touched !== undefined && [owner?.id, `cooldown:${owner?.id}`].includes(touched);
     if (owner === undefined || entry?.ownerId !== owner.id || !isLetGo) {
       this.world.broken("waited", `${key} = ${value}, and its lock was not let go`);
       return;

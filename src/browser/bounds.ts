@@ -1,0 +1,18 @@
+/** How long an answer is awaited, unless the page says otherwise. */
+export const TIMEOUT_MS = 30_000;
+/** A timer that is set for more than 2³¹ ms fires at once. */
+export const LONGEST_TIMER_MS = 2e9;
+/** The wait without `Retry-After`, doubled by each try: 200 ms after the first. */
+export const DELAY_MS = 100;
+export const LONGEST_DELAY_MS = 3_000;
+/** After `Retry-After: 0`, a crowd of pages would ask without a pause. */
+export const LEAST_RETRY_AFTER_MS = 200;
+export const LONGEST_RETRY_AFTER_MS = 1e9;
+/** Pages that were refused together come back one by one: up to a quarter is added. */
+export const JITTER = 0.25;
+/** A download and 204 show no page, nor does a customer who stops it: then a form is given back. */
+export const FORM_BUSY_MS = 30_000;
+
+export const UNAUTHORIZED = 401;
+export const CONFLICT = 409;
+export const SERVER_ERROR = 500;
