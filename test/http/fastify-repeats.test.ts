@@ -369,7 +369,7 @@ test("what a schema or preSerialization hides is nowhere in Redis", async () => 
     const [first, second] = await twice();
     expect([first.body, second.body]).toEqual(['{"id":7}', '{"id":7}']);
     expect(second.headers["idempotent-replayed"]).toBe("true");
-    expect((await records()).join()).toContain('"b":"{\\"id\\":7}"');
+    expect((await records()).join()).toMatch(/\}\{"id":7\}$/);
     expect((await records()).join()).not.toMatch(/passwordHash|argon|card|4000/);
   }
 });

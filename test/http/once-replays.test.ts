@@ -5,6 +5,7 @@ import type { ReplayMessage } from "../../src/express/index.ts";
 import { ioredis6 } from "../support/clients.ts";
 import { startProxy } from "../support/proxy.ts";
 import { forTest, sharedRedisPort } from "../support/redis-server.ts";
+import { describedAnew } from "../support/submissions.ts";
 import { until } from "../support/until.ts";
 import { type Framework, newest, seesOutside } from "./frameworks.ts";
 import { gate } from "./gate.ts";
@@ -69,8 +70,8 @@ describe.each(newest)("$name", (framework: Framework) => {
     await derived.twice();
     channel("submit-lock:replay").unsubscribe(listener);
     expect(messages).toEqual([
-      { key: header.shop.key, ageMs: expect.any(Number), source: "key" },
-      { key: derived.shop.key, ageMs: expect.any(Number), source: "derived" },
+      { key: header.shop.key, ageMs: expect.any(Number), isTold: false, source: "key" },
+      { key: derived.shop.key, ageMs: expect.any(Number), isTold: false, source: "derived" },
     ]);
     for (const { ageMs } of messages) expect(ageMs).toBeGreaterThanOrEqual(0);
   });
@@ -79,8 +80,7 @@ describe.each(newest)("$name", (framework: Framework) => {
   async function rewrite(once: OnceShop, change: (content: Content) => Content): Promise<void> {
     const [[key]] = (await once.everything()) as [[string]];
     const text = String(await once.shop.redis.get(key));
-    const content = change(JSON.parse(text.slice(59)));
-    await once.shop.redis.set(key, `${text.slice(0, 59)}${JSON.stringify(content)}`);
+    await once.shop.redis.set(key, describedAnew(text, change));
   }
 
   test("a record with a status that no guard keeps is of another writer, and is not repeated", async () => {
@@ -177,10 +177,10 @@ describe.each(newest)("$name", (framework: Framework) => {
       expect(once.runs).toBe(1);
     });
 
-    test("a second click is told so when the first is over and not kept, and is not run", async () => {
+    test("a second click is told so when the first is over and its answer is too long, and is not run", async () => {
       const { goOn, once } = await openWaiting({
         framework,
-        guard,
+        guard: { idempotency: { ...guard.idempotency, maxBodyBytes: 3 } },
         handler: (turn) => {
           turn.answer(402, { declined: true });
         },

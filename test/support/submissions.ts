@@ -66,3 +66,14 @@ export function foundBy(attempt: SubmissionAttempt): string | undefined {
 export function recordKey(lockKey: string, id = "cart 7"): string {
   return `{${lockKey}}:${hash22(id)}`;
 }
+
+/** A record with another description: `s` is the status, `h` the headers. */
+export function describedAnew<Described>(
+  record: string,
+  change: (of: Described) => Described,
+): string {
+  const end = 66 + Number(`0x${record.slice(60, 66)}`);
+  const described = JSON.stringify(change(JSON.parse(record.slice(66, end))));
+  const length = Buffer.byteLength(described).toString(16).padStart(6, "0");
+  return record.slice(0, 60) + length + described + record.slice(end);
+}

@@ -21,6 +21,8 @@ export interface Program {
   /** Between the guard and the handler. */
   readonly inside: readonly LayerName[];
   readonly script: readonly Step[];
+  /** When a second request is sent: when the handler has begun, and waits for it, or so many ms later. */
+  readonly second?: "meets the first" | number;
 }
 
 /** What a program has shown. */
@@ -106,6 +108,17 @@ export async function play(program: Program, pace: number): Promise<Seen> {
     }
     await run.close();
   }
+  if (program.second !== undefined && program.method !== "HEAD") {
+    const run = new Run(program, { guarded: "once", patienceMs, isShort, pace });
+    const [first, second, runs] = await run.both(program.second);
+    const isUnknown = isUnavailable(first, second);
+    if (isUnknown && mustBeTold(program, first)) problems.push("who waited was not told");
+    // Whoever comes behind the end of an answer that is not kept, runs.
+    else if (!isUnknown && runs === ran) differs("repeat", first, second);
+    if (runs !== ran && program.second === "meets the first") problems.push("both have run");
+    await run.free().catch((error: Error) => problems.push(`told: ${error.message}`));
+    await run.close();
+  }
   // Of an end behind the end, Node emits an error or none: that depends on the turn.
   const more = strays.splice(0).filter((each) => !/write after end/.test(`${each}`));
   if (more.length > 5 * bareStrays)
@@ -119,6 +132,13 @@ function isUnavailable(first: Answer, repeat: Answer): boolean {
   const codes = /idempotency_(answer_unavailable|in_flight)/;
   // Outer middleware may have made any text of the answer's.
   return first.status !== 409 || codes.test(textOf(repeat));
+}
+
+/** Whatever its status. On fetch, what a handler throws is answered beyond the guard. */
+function mustBeTold(program: Program, answer: Answer): boolean {
+  const { family, script } = program;
+  const isElsewhere = family === "fetch" && script.some(([name]) => /throw|exception/i.test(name));
+  return mustBeKept(program, { ...answer, status: 200 }) && !isElsewhere;
 }
 
 /** Texts and bytes of a moderate length, in a coding that every client reads. */
@@ -155,6 +175,8 @@ class Run {
   readonly #pace: number;
   #runs = 0;
   #settled = 0;
+  #isMet = false;
+  #hasBegun = () => {};
 
   constructor(program: Program, { guarded, isShort, pace, patienceMs }: Running) {
     this.#program = program;
@@ -166,12 +188,14 @@ class Run {
     const { listener } = allMain.find(({ name }) => name === framework) as Framework;
     const app = listener({
       lock: guarded === undefined ? undefined : this.#lock,
-      guard: guarded === "once" ? { idempotency: { replayHeaders: ["x-kept"] } } : {},
+      guard:
+        guarded === "once" ? { idempotency: { replayHeaders: ["x-kept"], waitMs: 5_000 } } : {},
       outside: outside.map(layer),
       inside: inside.map(layer),
-      handler: (turn) => {
+      handler: async (turn) => {
         this.#runs++;
-        return perform(family, script, turn).finally(() => this.#settled++);
+        if (this.#isMet && this.#runs === 1) await this.#meets();
+        return await perform(family, script, turn).finally(() => this.#settled++);
       },
     });
     apps.set(this.#id, app);
@@ -191,6 +215,26 @@ class Run {
     };
     const answer = await ask(port, { method, headers, patienceMs: this.#patienceMs });
     return [answer, this.#runs - before];
+  }
+
+  /** The second request waits. */
+  async #meets(): Promise<void> {
+    this.#hasBegun();
+    const waits = () => this.#lock.stats().waiting > 0;
+    await until(waits, { what: "a repeat to wait", boundMs: boundAt(this.#pace), everyMs: 1 });
+  }
+
+  /** What two requests are answered, and how often the handler ran for both. */
+  async both(second: NonNullable<Program["second"]>): Promise<[Answer, Answer, number]> {
+    this.#isMet = second === "meets the first";
+    const begun = new Promise<void>((resolve) => {
+      this.#hasBegun = resolve;
+    });
+    const first = this.submit();
+    // Another may answer for the handler.
+    await (typeof second === "number" ? sleep(second) : Promise.race([begun, first]));
+    const [[one], [other]] = await Promise.all([first, this.submit()]);
+    return [one, other, this.#runs];
   }
 
   /** Whether the handler ends soon after its answer: `pipeline` to an ended response never does. */

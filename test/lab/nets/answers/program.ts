@@ -30,6 +30,10 @@ export function programsOf(framework: (typeof allMain)[number]): fc.Arbitrary<Pr
       // Hooks of Fastify are the application's, and Hono's middleware is around all handlers.
       inside: family === "express" || family === "koa" ? few : fc.constant([]),
       script: scriptsOf(family),
+      second: fc.oneof(
+        { weight: 1, arbitrary: fc.constant("meets the first" as const) },
+        { weight: 1, arbitrary: fc.nat({ max: 20 }) },
+      ),
     })
     .filter(({ script }) => !crashes(script));
 }

@@ -54,13 +54,18 @@ const parsing: Layer = {
 };
 
 /** A text of the client's that another side hands to the guard. */
-const given = { answer: "", record: "" };
+const given = { answer: "", headers: "{}", value: "" };
 
 /** Every submission was completed, with whatever is in the record. */
 class RecordStore extends MemoryStore {
   override acquire(request: AcquireRequest): void {
     request.deadlineMs = 0;
-    const record = `1${"-".repeat(22)}00000000-0000-4000-8000-000000000000${given.record}`;
+    const head = `1${"-".repeat(22)}00000000-0000-4000-8000-000000000000=`;
+    const { headers, value } = given;
+    const more = value === "" ? "" : `,"b":${Buffer.byteLength(value)},"v":1`;
+    const described = `{"s":201,"t":1,"h":${headers}${more}}`;
+    const length = Buffer.byteLength(described).toString(16).padStart(6, "0");
+    const record = head + length + described + value;
     request.answer({ kind: "completed", record, storeTimeMs: performance.now() });
   }
 }
@@ -135,7 +140,8 @@ export class Scales {
   async cost(name: InputName, text: string, isGuarded: boolean, asksTurns = false): Promise<Cost> {
     const shop = await this.#shop(isGuarded ? guardOf(name) : "none");
     given.answer = name === "an answer that echoes" ? text : "";
-    given.record = text;
+    given.headers = name === "a record's headers" ? text : "{}";
+    given.value = name === "a record's value" ? text : "";
     const submit = submitOf(name, text, `visit-${this.#visits++}`);
     const { "x-user": _user, ...anonymous } = submit.headers as Record<string, string>;
     const turns = asksTurns ? watchTurns() : () => [];

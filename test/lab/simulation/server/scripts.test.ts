@@ -40,6 +40,8 @@ const step = fc.oneof(
         "acquire" as const,
         "acquireOnce" as const,
         "acquireOnce" as const,
+        "lookUp" as const,
+        "tell" as const,
         "extend" as const,
         "release" as const,
         "release" as const,

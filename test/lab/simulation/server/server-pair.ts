@@ -5,11 +5,16 @@ import type { LockCommand, LockTimes } from "../../../../src/lock/store.ts";
 import {
   acquireCommand,
   acquireOnceCommand,
+  lookUpCommand,
 } from "../../../../src/stores/redis/commands/acquire.ts";
 import type { Command } from "../../../../src/stores/redis/commands/command.ts";
 import { completeCommand, recordCommand } from "../../../../src/stores/redis/commands/complete.ts";
 import { freeCommand, inspectCommand } from "../../../../src/stores/redis/commands/on-call.ts";
-import { extendCommand, releaseCommand } from "../../../../src/stores/redis/commands/release.ts";
+import {
+  extendCommand,
+  releaseCommand,
+  tellCommand,
+} from "../../../../src/stores/redis/commands/release.ts";
 import { touchScript } from "../../../../src/stores/redis/commands/touch.ts";
 import { replyOf } from "../network/command-queues.ts";
 import { runScript, sha1hex } from "./script-runner.ts";
@@ -31,7 +36,10 @@ export const entry = fc.record({
   ownerId: fc.constantFrom(...owners),
   id: fc.constantFrom(...submissions),
   fingerprint: fc.constantFrom(...fingerprints),
-  answer: fc.constantFrom('{"s":201}', '{"s":201,"b":"höchstens 3 €"}'),
+  answer: fc.constantFrom('=000009{"s":201}', '=00000e{"s":201,"b":6}3 €'),
+  /** The run that a look waits for, and how long what a run tells is there. */
+  run: fc.constantFrom("", ...owners),
+  toldMs: fc.constantFrom(60, 20_000),
   /** Of a record, from now on. */
   expiresInMs: fc.constantFrom(20_000, 25_000, 60, -60),
   cooldownMs: fc.constantFrom(undefined, 60, 20_000, -60, 3_600_000),
@@ -49,6 +57,8 @@ interface Request {
   readonly expiresAtMs: number;
   readonly cooldownUntilMs: number;
   readonly onlyLooks: boolean;
+  readonly told: { readonly record: string; readonly lifeMs: number };
+  readonly waitsFor: string;
   /** Of a free. */
   readonly id: string;
   readonly by: string;
@@ -62,6 +72,8 @@ interface Request {
 const everyCommand: Record<string, Command<Request, unknown>> = {
   acquire: acquireCommand,
   acquireOnce: acquireOnceCommand,
+  lookUp: lookUpCommand,
+  tell: tellCommand,
   extend: extendCommand,
   release: releaseCommand,
   complete: completeCommand,
@@ -214,11 +226,14 @@ export class ServerPair {
   }
 
   #request(each: Entry, times: LockTimes, now: number): Request {
-    const { key, ownerId, id, fingerprint, answer, cooldownMs, expiresInMs } = each;
+    const { key, ownerId, id, fingerprint, answer, cooldownMs, expiresInMs, run, toldMs } = each;
     const submission = { id, fingerprint };
+    const record = `1${fingerprint}${ownerId}${answer}`;
     return {
       command: { key: this.#name(key), ownerId, times, holder: "web-1%3A7", submission },
-      record: `1${fingerprint}${ownerId}${answer}`,
+      record,
+      told: { record, lifeMs: toldMs },
+      waitsFor: run,
       expiresAtMs: now + expiresInMs,
       cooldownUntilMs: cooldownMs === undefined ? 0 : now + cooldownMs,
       onlyLooks: false,
@@ -247,6 +262,14 @@ export class ServerPair {
           life === "-1" ? text : text.replace(/^(foreign|other):[0-9a-f]{40}/, "$1");
         expect(toTheMs(comparable(otherValue))).toBe(toTheMs(comparable(value)));
         expect(Math.abs(Number(life) - Number(otherLife))).toBeLessThanOrEqual(this.#blurMs);
+        continue;
+      }
+      // The holder of the same submission, and the life of its lock.
+      const [holder, held] = [String(code).slice(0, 37), String(code).slice(37)];
+      if (/^s[0-9a-f-]{36}\d+$/.test(String(code))) {
+        expect(String(other).slice(0, 37)).toBe(holder);
+        const differs = Math.abs(Number(held) - Number(String(other).slice(37)));
+        expect(differs).toBeLessThanOrEqual(this.#blurMs);
         continue;
       }
       const isLife = typeof code === "number" && (code > 1 || (code <= -1_000 && code > -1e15));
