@@ -54,6 +54,8 @@ export class ReplyWatch implements Capture {
   readonly #wanted: WantedAnswer | undefined;
   readonly #raw: ResponseCapture | undefined;
   #answer: AnswerToStore | undefined;
+  /** That of the error handler. */
+  #others: AnswerToStore | undefined;
   #sends = 0;
   /** The handler has sent or returned a payload. */
   #hasSaid = false;
@@ -167,7 +169,10 @@ export class ReplyWatch implements Capture {
 
   /** Only for the first payload: behind it comes the error handler's. */
   #serialised(body: unknown): void {
-    if (this.#wanted === undefined || this.#sends > 1 || this.#hasFailed) return;
+    if (this.#wanted === undefined) return;
+    const isOthers = this.#hasFailed || this.#sends > 1;
+    if (isOthers && this.#answer === undefined) this.#others ??= this.#read(body, this.#wanted);
+    if (isOthers) return;
     // Fastify sends no other object, unless a hook makes a text of it, and no stream that was read.
     const content = (body instanceof Response ? body.body : body) ?? "";
     const isText = typeof content === "string" || content instanceof Uint8Array;
@@ -180,6 +185,8 @@ export class ReplyWatch implements Capture {
     if (this.#answer !== undefined) return;
     this.#hasFailed = true;
     this.#raw?.failed();
+    // What the error handler makes goes through hooks of the application, also when it is repeated.
+    if (this.#wanted !== undefined) hookInto(this.#reply.request);
   }
 
   answer(): AnswerToStore | undefined {
@@ -190,7 +197,7 @@ export class ReplyWatch implements Capture {
   }
 
   othersAnswer(): AnswerToStore | undefined {
-    return this.#raw?.othersAnswer();
+    return this.#others ?? this.#raw?.othersAnswer();
   }
 
   #read(body: unknown, { maxBodyBytes, storedHeaders }: WantedAnswer): AnswerToStore {

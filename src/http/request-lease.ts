@@ -128,7 +128,7 @@ export class RequestLease {
   #told(answer: AnswerToStore | undefined): AnswerToStore | undefined {
     const { options, submission } = this;
     if (submission === undefined || !options.idempotency?.waitMs) return undefined;
-    const told = answer ?? this.#capture?.othersAnswer?.();
+    const told = answer?.body === undefined ? this.#capture?.othersAnswer?.() : answer;
     const isWhole = told?.body !== undefined && told.status >= 200 && !hasLongHeaders(told);
     return isWhole ? told : undefined;
   }

@@ -84,7 +84,7 @@ export class ContextCapture implements Capture {
     } catch {
       // Such as a body that JSON cannot hold: Koa cannot send it either, and answers 500.
       if (isSent) return;
-      this.#response.discard();
+      this.#response.failed();
       this.isDone = status < 400;
     }
   }

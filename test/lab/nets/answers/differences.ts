@@ -215,4 +215,24 @@ export const differences: readonly Difference[] = [
     why: "What is written by hand, behind `hijack()` or `ctx.respond = false`, passes hooks and outer middleware by, and the repeat does not.",
     allows: (found) => isRepeat(found) && has(found, /by hand/) && found.program.outside.length > 0,
   },
+  {
+    name: "of a library",
+    families: ["fetch"],
+    why: "The `Response` of a library, whose class is not the platform's: Hono's server fails for a HEAD, and where outer middleware has failed too, reads a line of a header that is repeated.",
+    allows: (found) =>
+      !isRepeat(found) &&
+      has(found, /^ofLibrary /) &&
+      ((found.program.method === "HEAD" && statuses(found)[0] === 500) ||
+        (isAround(found, /fails/) && isAnyHeader(found))),
+  },
+  {
+    name: "of an error handler",
+    families: ["koa", "fastify"],
+    why: "What an error handler has answered is told to a repeat that waited, through outer middleware that the error had passed by.",
+    allows: (found) =>
+      isRepeat(found) &&
+      found.answers[0].status >= 400 &&
+      found.program.second !== undefined &&
+      found.program.outside.length > 0,
+  },
 ];

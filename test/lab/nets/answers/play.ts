@@ -112,7 +112,9 @@ export async function play(program: Program, pace: number): Promise<Seen> {
     const run = new Run(program, { guarded: "once", patienceMs, isShort, pace });
     const [first, second, runs] = await run.both(program.second);
     const isUnknown = isUnavailable(first, second);
-    if (isUnknown && mustBeTold(program, first)) problems.push("who waited was not told");
+    const isEnded = /idempotency_in_flight/.test(textOf(second));
+    if (isUnknown && isEnded && mustBeTold(program, first))
+      problems.push("who waited was not told");
     // Whoever comes behind the end of an answer that is not kept, runs.
     else if (!isUnknown && runs === ran) differs("repeat", first, second);
     if (runs !== ran && program.second === "meets the first") problems.push("both have run");
@@ -134,10 +136,12 @@ function isUnavailable(first: Answer, repeat: Answer): boolean {
   return first.status !== 409 || codes.test(textOf(repeat));
 }
 
-/** Whatever its status. On fetch, what a handler throws is answered beyond the guard. */
+/** Whatever its status. On fetch, what answers for a handler that throws is beyond the guard. */
 function mustBeTold(program: Program, answer: Answer): boolean {
   const { family, script } = program;
-  const isElsewhere = family === "fetch" && script.some(([name]) => /throw|exception/i.test(name));
+  const throws =
+    answer.status === 500 || script.some(([name]) => /^(exception|own|throw)$/.test(name));
+  const isElsewhere = family === "fetch" && throws;
   return mustBeKept(program, { ...answer, status: 200 }) && !isElsewhere;
 }
 

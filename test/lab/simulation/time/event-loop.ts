@@ -77,6 +77,8 @@ export interface Task {
   readonly machine: Machine;
   readonly run: () => void;
   cancelled: boolean;
+  /** It was due while its machine was paused, and is done as soon as that goes on. */
+  isOverdue?: true;
 }
 
 /** The machine whose code runs at the moment, if it is one of a simulation. */
@@ -126,9 +128,10 @@ export class EventLoop {
     this.#tasks.splice(later + 1, 0, task);
   }
 
-  /** The timers of a machine that sleeps come so much later. */
+  /** The timers of a machine that sleeps come so much later, unless they were due before. */
   delayTimers(machine: Machine, ms: number): void {
-    const isOne = (task: Task) => task.machine === machine && task.phase === phase.timers;
+    const isOne = (task: Task) =>
+      task.machine === machine && task.phase === phase.timers && task.isOverdue !== true;
     const delayed = this.#tasks.filter(isOne);
     const others = this.#tasks.filter((task) => !isOne(task));
     this.#tasks.splice(0, this.#tasks.length, ...others);
@@ -178,6 +181,7 @@ export class EventLoop {
       if (machine.pausedUntil > task.at) {
         // Same phase, same order: a machine that goes on fires its timers first and then reads.
         task.at = machine.pausedUntil;
+        task.isOverdue = true;
         this.#insert(task);
         continue;
       }
