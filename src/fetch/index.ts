@@ -72,6 +72,12 @@ export function submissionOf(request: Request): RequestSubmission | undefined {
  * Deno and Remix: 409 while another one is processed, 401 without a user, 503 while Redis does not
  * answer.
  *
+ * @example
+ * ```ts
+ * const guard = submitGuard({ lock, userId: (request) => userOf(request) });
+ * const POST = guard.protect(async (request) => Response.json(await orderOf(request)));
+ * ```
+ *
  * @throws InvalidOptionError naming the option, what was expected and what came.
  */
 export function submitGuard<Req extends Request = Request>(
