@@ -197,7 +197,8 @@ async function run(
     return;
   }
   // Nothing was answered to a client that waits, so a callback must be at work behind the promise.
-  const isUnseen = !isPromise || !(res.headersSent || held.exchange.ended || held.exchange.closed);
+  const { clientLeft, isAnswered } = held.exchange;
+  const isUnseen = !isPromise || !(res.headersSent || isAnswered || clientLeft);
   if (passedOn) held.detached();
   else if (!isUnseen) held.finished();
   else held.detached(warnIfHeldToMaxHold);
