@@ -1,7 +1,7 @@
 import type { ServerPort } from "../stores/redis/clients/port.ts";
 import { hashTag, slotOf } from "../stores/redis/clients/slots.ts";
 import { askNode, askSharing } from "../stores/redis/gathering.ts";
-import { refusals } from "../stores/redis/no-answers.ts";
+import { refusals } from "../stores/redis/redis-errors.ts";
 import { performance } from "../time.ts";
 import { answerOf } from "./connect.ts";
 import type { Arguments, CliTarget, Context } from "./context.ts";

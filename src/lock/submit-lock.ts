@@ -1,5 +1,5 @@
 import { v4 as uuid } from "uuid";
-import { within } from "../timer-wheel.ts";
+import { within } from "../timers.ts";
 import { checkMs, checkOptionNames, invalidOption } from "../validation.ts";
 import { Acquiring } from "./acquire.ts";
 import { type Attempt, closedAttempt, type LockedWork, type SubmissionAttempt } from "./lease.ts";

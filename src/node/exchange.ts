@@ -3,7 +3,7 @@ import type { Http2Stream } from "node:http2";
 import { Socket } from "node:net";
 import type { Exchange } from "../http/port.ts";
 import { performance, setTimeout } from "../time.ts";
-import { Timer, TimerWheel } from "../timer-wheel.ts";
+import { Timer, TimerWheel } from "../timers.ts";
 
 /**
  * How long outer middleware may hold back the end of a response whose client has left, in ms:

@@ -9,7 +9,7 @@ import {
 } from "../../src/index.ts";
 import { portOf } from "../../src/stores/redis/clients/port-of.ts";
 import { slotOf } from "../../src/stores/redis/clients/slots.ts";
-import { toNoAnswer } from "../../src/stores/redis/no-answers.ts";
+import { toNoAnswer } from "../../src/stores/redis/redis-errors.ts";
 import { record } from "../support/channels.ts";
 import {
   closeClient,

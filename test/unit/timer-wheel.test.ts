@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, test, vi } from "vitest";
 import * as time from "../../src/time.ts";
-import { Timer, TimerWheel } from "../../src/timer-wheel.ts";
+import { Timer, TimerWheel } from "../../src/timers.ts";
 import { VirtualFixture } from "../lab/simulation/virtual-fixture.ts";
 import { runChild, sourceUrl } from "../support/child.ts";
 import { causeOf, leaseOf } from "../support/locks.ts";

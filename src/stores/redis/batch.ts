@@ -4,7 +4,7 @@ import { isServerError, type ServerPort } from "./clients/port.ts";
 import { type Command, maxEntries } from "./commands/command.ts";
 import type { CallResult } from "./connection.ts";
 import type { ConnectionPair, Route } from "./connection-pair.ts";
-import { isCrossSlot, toNoAnswer, unexpectedReply } from "./no-answers.ts";
+import { isCrossSlot, toNoAnswer, unexpectedReply } from "./redis-errors.ts";
 
 /**
  * How many calls should be in flight to a node. Pairs a second, 4 calls being 1 (32 and 64 callers):

@@ -1,9 +1,14 @@
 import { createHash } from "node:crypto";
 import { performance } from "../../time.ts";
-import { type ClientPort, isServerError, type ScriptCall, type ServerPort } from "./clients/port.ts";
+import {
+  type ClientPort,
+  isServerError,
+  type ScriptCall,
+  type ServerPort,
+} from "./clients/port.ts";
 import { DatabaseProof } from "./database.ts";
 import { Gathering } from "./gathering.ts";
-import { isOfReplica } from "./no-answers.ts";
+import { isOfReplica } from "./redis-errors.ts";
 
 /**
  * The result of one call on one connection. A call whose connection was lost is `closed`, whatever

@@ -3,7 +3,7 @@ import type { LockCommand, LockTimes } from "../../lock/store.ts";
 import { performance } from "../../time.ts";
 import { warnOnce } from "../../validation.ts";
 import type { ClientPort, ServerPort } from "./clients/port.ts";
-import { isCrossSlot } from "./no-answers.ts";
+import { isCrossSlot } from "./redis-errors.ts";
 
 /** Servers below 7.0 have no `REDIS_VERSION_NUM`, and so answer with an empty array. */
 const question = "return {redis.REDIS_VERSION_NUM, redis.pcall('GET', ARGV[1])}";

@@ -12,7 +12,7 @@ import type {
   ReleaseRequest,
 } from "../../lock/store.ts";
 import { nextTick, setImmediate } from "../../time.ts";
-import { inNeutralContext, within } from "../../timer-wheel.ts";
+import { inNeutralContext, within } from "../../timers.ts";
 import { checkOptionNames, invalidOption } from "../../validation.ts";
 import { type Acknowledge, CommandBatch } from "./batch.ts";
 import type { ClientPort } from "./clients/port.ts";
