@@ -124,7 +124,7 @@ test("it tells whose timers are set", async () => {
 
 describe("in a process of its own", () => {
   const head = `
-    const { TimerWheel, Timer } = await import(${JSON.stringify(sourceUrl("timer-wheel.ts"))});
+    const { TimerWheel, Timer } = await import(${JSON.stringify(sourceUrl("timers.ts"))});
     process.on("uncaughtException", ({ message }) => console.log(message));
     process.on("exit", () => console.log("over"));
     class Guest extends Timer { constructor(awake) { super(); this.onDue = awake; } }
