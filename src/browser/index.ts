@@ -74,6 +74,12 @@ const flights = new Map<string, Join>();
  * unless the page gives a name or an id. The id is kept over reloads, until 2xx, 3xx, or a 4xx before
  * which no try is in doubt, other than 401 and the guard's refusals of an order that may exist. The
  * body has arrived when it resolves.
+ * @example
+ * ```ts
+ * const body = JSON.stringify({ cart: 7 });
+ * const answer = await submitOnce("/orders", { method: "POST", body });
+ * ```
+ *
  * @throws SubmitUnansweredError without a final answer in time, or aborted after something was sent.
  * @throws TypeError for arguments that `fetch` refuses, a body that cannot be sent twice, and `no-cors`.
  */

@@ -6,10 +6,10 @@ import { openIoredis, type Place } from "../stores/redis/clients/open-ioredis.ts
 import { openNodeRedis } from "../stores/redis/clients/open-node-redis.ts";
 import { type ClientPort, plainError } from "../stores/redis/clients/port.ts";
 import { portOf, type RedisClient } from "../stores/redis/clients/port-of.ts";
-import { refusals } from "../stores/redis/no-answers.ts";
+import { refusals } from "../stores/redis/redis-errors.ts";
 import { RedisStore } from "../stores/redis/redis-store.ts";
 import { setImmediate } from "../time.ts";
-import { within } from "../timer-wheel.ts";
+import { within } from "../timers.ts";
 import { hasMembers } from "../validation.ts";
 import type { Arguments, CliLock, CliTarget } from "./context.ts";
 import { CliError, exitCode, toCliError } from "./failure.ts";

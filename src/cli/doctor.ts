@@ -1,7 +1,7 @@
 import type { ServerPort } from "../stores/redis/clients/port.ts";
 import { hashTag, slotOf } from "../stores/redis/clients/slots.ts";
 import { askNode, askSharing } from "../stores/redis/gathering.ts";
-import { refusals } from "../stores/redis/no-answers.ts";
+import { refusals } from "../stores/redis/redis-errors.ts";
 import { performance } from "../time.ts";
 import { answerOf } from "./connect.ts";
 import type { Arguments, CliTarget, Context } from "./context.ts";
@@ -93,12 +93,8 @@ async function examine(
       lookAtInfo(info, isClusterNode, add);
       await lookAtPersistence(node, info, hasRecords, add);
     }
-    if (isClusterNode) {
-      await lookAtCluster(node, ttlMs, add);
-      await lookAtGathering(target, node, add);
-    } else {
-      await lookAtSharing(target, node, info, add);
-    }
+    if (isClusterNode) await lookAtCluster(node, ttlMs, add);
+    await lookAtCalls(target, node, info, add);
     const { valkey_version: valkey, redis_version: redis, redis_mode: mode, role } = info;
     return {
       address,
@@ -227,32 +223,27 @@ async function lookAtCluster(node: ServerPort, ttlMs: number, add: Add): Promise
   }
 }
 
-/** Rule 23: reports whether locks share calls. If not, orders cost more, and no lock is lost. */
-async function lookAtGathering(connection: CliTarget, node: ServerPort, add: Add): Promise<void> {
-  const { client, clientPrefix, locks } = connection;
-  const keyOf = (_: unknown, user: number) => clientPrefix + locks[0].keyFor(`${user}`);
-  const keys = Array.from({ length: 1_000 }, keyOf);
-  const key = keys.find((each) => client?.master(client.nodeOf(slotOf(each))) === node);
-  if (key === undefined) return;
-  const answer = await answerOf(node.address, askNode(node, key));
-  const isAlone =
-    "each lock is a call of its own: the server is below 7.0, or refuses undeclared keys";
-  add("ok", "gathering", answer === "yes" ? "the locks of many users share a call" : isAlone);
-}
-
-/** Rule 24: reports whether one address has all keys. If not, orders cost more. */
-async function lookAtSharing(target: CliTarget, node: ServerPort, info: Info, add: Add) {
+/** Rules 23 and 24: reports whether locks share calls. If not, orders cost more; no lock is lost. */
+async function lookAtCalls(target: CliTarget, node: ServerPort, info: Info, add: Add) {
+  const { client, clientPrefix, locks } = target;
+  const shared = "the locks of many users share a call";
   const isAlone = "each lock is a call of its own";
-  if (info["redis_mode"] === "cluster") {
+  if (client?.isCluster === true) {
+    const keyOf = (_: unknown, user: number) => clientPrefix + locks[0].keyFor(`${user}`);
+    const keys = Array.from({ length: 1_000 }, keyOf);
+    const key = keys.find((each) => client.master(client.nodeOf(slotOf(each))) === node);
+    if (key === undefined) return;
+    const answer = await answerOf(node.address, askNode(node, key));
+    const why = "the server is below 7.0, or refuses undeclared keys";
+    add("ok", "gathering", answer === "yes" ? shared : `${isAlone}: ${why}`);
+  } else if (info["redis_mode"] === "cluster") {
     const remedy = "use the Cluster client of ioredis or node-redis, and --cluster here";
     add("warn", "sharing", `cluster mode, but a plain client: ${isAlone}`, remedy);
-    return;
+  } else {
+    const answer = await answerOf(node.address, askSharing(node, locks[0].keyFor("doctor")));
+    const why = "the address leads to more than one server, or Redis refused the question";
+    add("ok", "sharing", answer === "yes" ? shared : `${isAlone}: ${why}`);
   }
-  const key = target.locks[0].keyFor("doctor");
-  const answer = await answerOf(node.address, askSharing(node, key));
-  const shared = "the locks of many users share a call";
-  const why = "the address leads to more than one server, or Redis refused the question";
-  add("ok", "sharing", answer === "yes" ? shared : `${isAlone}: ${why}`);
 }
 
 async function lookAtKeys(connection: CliTarget, args: Arguments, budgetMs: number, add: Add) {

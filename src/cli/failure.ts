@@ -1,6 +1,6 @@
 import { isSubmitLockError } from "../errors.ts";
 import { isServerError, plainError } from "../stores/redis/clients/port.ts";
-import { refusals } from "../stores/redis/no-answers.ts";
+import { refusals } from "../stores/redis/redis-errors.ts";
 
 export const exitCode = {
   done: 0,

@@ -52,8 +52,8 @@ export async function freeStranded(context: Context): Promise<number> {
     let freed = 0;
     const free = async (key: string) => {
       const audit = { ...common, time: new Date().toISOString(), key, userId: userOf(lock, key) };
-      const words = [value, lifeMs, lifeMs - olderMs, isDry ? 0 : 1];
-      const asked = Promise.resolve(connection.client?.eval(strandedScript, [key], words));
+      const call = { keys: [key], args: [value, lifeMs, lifeMs - olderMs, isDry ? 0 : 1] };
+      const asked = Promise.resolve(connection.client?.eval(strandedScript, call));
       // The request may have been executed.
       const failed = (error: unknown) => {
         if (!isDry) terminal.warn([json({ ...audit, outcome: "unknown" })]);

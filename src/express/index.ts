@@ -86,6 +86,12 @@ type Work = (forward: Next) => unknown;
  * One submission of a user at a time, for Express 4 and 5: 409 while another one is processed, 401
  * without a user, 503 while Redis does not answer. The lease is at `req.submitLease`.
  *
+ * @example
+ * ```ts
+ * const guard = submitGuard({ lock, userId: (req) => req.user?.id, idempotency: {} });
+ * app.post("/orders", guard.protect(placeOrder));
+ * ```
+ *
  * @throws InvalidOptionError naming the option, what was expected and what came.
  */
 export function submitGuard<Req extends IncomingMessage = Request>(
@@ -191,7 +197,8 @@ async function run(
     return;
   }
   // Nothing was answered to a client that waits, so a callback must be at work behind the promise.
-  const isUnseen = !isPromise || !(res.headersSent || held.exchange.ended || held.exchange.closed);
+  const { clientLeft, isAnswered } = held.exchange;
+  const isUnseen = !isPromise || !(res.headersSent || isAnswered || clientLeft);
   if (passedOn) held.detached();
   else if (!isUnseen) held.finished();
   else held.detached(warnIfHeldToMaxHold);

@@ -53,6 +53,12 @@ export interface SubmitGuard {
  * One submission of a user at a time, for Fastify 5: 409 while another one is processed, 401 without
  * a user, 503 while Redis does not answer. The lease is at `request.submitLease`.
  *
+ * @example
+ * ```ts
+ * const guard = submitGuard({ lock, userId: (request) => request.user?.id });
+ * fastify.post("/orders", guard.protect(handler));
+ * ```
+ *
  * @throws InvalidOptionError naming the option, what was expected and what came.
  */
 export function submitGuard<Req extends FastifyRequest = FastifyRequest>(

@@ -94,7 +94,7 @@ export class ReplyWatch implements Capture {
     reply.then = (fulfilled, rejected) => {
       this.#isAwaited = true;
       // Fastify would wait forever for a response of HTTP/2 that has closed before.
-      if (held.exchange.closed) fulfilled();
+      if (held.exchange.clientLeft) fulfilled();
       else Reflect.apply(then, reply, [fulfilled, rejected]);
     };
   }
@@ -126,7 +126,7 @@ export class ReplyWatch implements Capture {
       // A handler without a promise may have started work before it threw.
       if (!isPromise) held.detached();
       // For a client that has left, the end of the work is the end, and the error handler is next.
-      else if (held.exchange.closed) setImmediate(() => held.finished());
+      else if (held.exchange.clientLeft) setImmediate(() => held.finished());
       else held.finished();
       throw error;
     }
@@ -226,7 +226,8 @@ export class ReplyWatch implements Capture {
     const held = this.#held;
     finished(stream as never, { writable: false }, (error) => {
       // After its client has left, a stream may be torn down with an error that is not its own.
-      if (error && !held.exchange.closed && !this.#reply.raw.headersSent) this.#hasFailed = true;
+      if (error && !held.exchange.clientLeft && !this.#reply.raw.headersSent)
+        this.#hasFailed = true;
       held.finished();
     });
     held.begin();

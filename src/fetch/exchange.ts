@@ -3,12 +3,12 @@ import type { Exchange } from "../http/port.ts";
 export class FetchExchange implements Exchange {
   readonly request: Request;
   leaseEnds?: (ended: Promise<unknown>) => void;
-  ended = false;
-  closed: boolean;
+  isAnswered = false;
+  clientLeft: boolean;
   watcher: { responseChanged(): void } | undefined;
   #cancel: (() => void) | undefined;
   readonly #onAbort = (): void => {
-    this.closed = true;
+    this.clientLeft = true;
     this.#cancel?.();
     this.watcher?.responseChanged();
   };
@@ -16,15 +16,15 @@ export class FetchExchange implements Exchange {
   constructor(request: Request) {
     this.request = request;
     // An aborted signal has no event for listeners that come later.
-    this.closed = request.signal?.aborted === true;
+    this.clientLeft = request.signal?.aborted === true;
   }
 
   get method(): string {
     return this.request.method;
   }
 
-  get isOver(): boolean {
-    return this.ended || this.closed;
+  get mayStillChange(): boolean {
+    return !this.isAnswered && !this.clientLeft;
   }
 
   header(name: string): string | undefined {
@@ -47,12 +47,12 @@ export class FetchExchange implements Exchange {
   /** Calls `cancel` when the client leaves, or at once if it has left: its stream has no reader. */
   onClosed(cancel: () => void): void {
     this.#cancel = cancel;
-    if (this.closed) cancel();
+    if (this.clientLeft) cancel();
   }
 
   /** The response is complete, or its body was ended, cancelled or broken off. */
   end(): void {
-    this.ended = true;
+    this.isAnswered = true;
     this.watcher?.responseChanged();
   }
 }

@@ -72,6 +72,12 @@ export function submissionOf(request: Request): RequestSubmission | undefined {
  * Deno and Remix: 409 while another one is processed, 401 without a user, 503 while Redis does not
  * answer.
  *
+ * @example
+ * ```ts
+ * const guard = submitGuard({ lock, userId: (request) => userOf(request) });
+ * const POST = guard.protect(async (request) => Response.json(await orderOf(request)));
+ * ```
+ *
  * @throws InvalidOptionError naming the option, what was expected and what came.
  */
 export function submitGuard<Req extends Request = Request>(
@@ -125,13 +131,13 @@ export function submitGuard<Req extends Request = Request>(
     const answer = () => (hasFailed || head === undefined ? undefined : { ...head, body });
     held.begin(wanted && { answer, failed });
     const ended = (bytes?: Uint8Array): void => {
-      if (exchange.ended) return;
+      if (exchange.isAnswered) return;
       body = bytes;
       exchange.end();
       held.finished();
     };
     const unanswered = () => {
-      if (!exchange.ended) held.failed();
+      if (!exchange.isAnswered) held.failed();
       ended();
     };
     let response: Response;
@@ -156,7 +162,7 @@ export function submitGuard<Req extends Request = Request>(
       const { sent, cancel } = await untilOver(response, keptBytes, { ended, unanswered });
       if (cancel === undefined) return sent;
       // `waitUntil` is called now, while the platform still has the context of the request.
-      if (waitUntil !== undefined && !exchange.ended) void keepAlive(endOf(exchange, held));
+      if (waitUntil !== undefined && !exchange.isAnswered) void keepAlive(endOf(exchange, held));
       exchange.onClosed(cancel);
       if (request.method !== "HEAD") return sent;
       // Its body is never read, not even by Hono, which answers it from the route of GET.

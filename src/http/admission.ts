@@ -70,8 +70,8 @@ function isPreflight(exchange: Exchange): boolean {
   return names.every((name) => exchange.header(name) !== undefined);
 }
 
-function isTooLate({ closed, ended }: Exchange): boolean {
-  return closed || ended;
+function isTooLate({ clientLeft, isAnswered }: Exchange): boolean {
+  return clientLeft || isAnswered;
 }
 
 async function decide<Source, Args extends unknown[]>(

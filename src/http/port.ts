@@ -14,11 +14,11 @@ export interface Exchange {
   /** Notified whenever a member below may have changed. */
   watcher: { responseChanged(): void } | undefined;
   /** The handler has ended the response, even after its client has left. */
-  readonly ended: boolean;
+  readonly isAnswered: boolean;
   /** The client has left, or cannot read the rest of the response. */
-  readonly closed: boolean;
-  /** Whether the response will not change any more once the work is done. */
-  readonly isOver: boolean;
+  readonly clientLeft: boolean;
+  /** Whether the response may still change although the work is done. */
+  readonly mayStillChange: boolean;
   /** Ends the watch. */
   stop(): void;
   /** Gets the promise of the release or complete, for platforms that freeze behind an answer. */

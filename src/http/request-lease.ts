@@ -76,12 +76,12 @@ export class RequestLease {
     const { exchange } = this;
     if (this.#running > 0) {
       const capture = this.#capture;
-      if (capture?.responseEnded !== undefined && exchange.ended) capture.responseEnded();
+      if (capture?.responseEnded !== undefined && exchange.isAnswered) capture.responseEnded();
       return;
     }
-    if (exchange.ended || (this.#isFinished && exchange.isOver)) {
+    if (exchange.isAnswered || (this.#isFinished && !exchange.mayStillChange)) {
       this.end();
-    } else if (exchange.closed && !this.#isFinished) {
+    } else if (exchange.clientLeft && !this.#isFinished) {
       const onAbandoned = this.#onAbandoned;
       this.#onAbandoned = undefined;
       onAbandoned?.(this);

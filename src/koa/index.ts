@@ -29,6 +29,11 @@ export interface SubmitGuardOptions<Ctx extends AnyContext = Context>
  * Work behind `ctx.respond = false`, a web `ReadableStream` or a `Response` cannot be seen: after
  * its client has left, the lock is kept until the response is ended, or for `maxHoldMs`.
  *
+ * @example
+ * ```ts
+ * router.post("/orders", submitGuard({ lock, userId: (ctx) => ctx.state.user?.id }), handler);
+ * ```
+ *
  * @throws InvalidOptionError naming the option, what was expected and what came.
  */
 export function submitGuard<Ctx extends AnyContext = Context>(

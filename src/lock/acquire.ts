@@ -1,5 +1,5 @@
 import { performance } from "../time.ts";
-import { Timer } from "../timer-wheel.ts";
+import { Timer } from "../timers.ts";
 import { ownError } from "../validation.ts";
 import { acquireChannel } from "./channels.ts";
 import { HeldLease, LeaseClock } from "./held-lease.ts";

@@ -1,7 +1,7 @@
 import { AsyncResource } from "node:async_hooks";
 import { LockLostError, type LostReason } from "../errors.ts";
 import { performance, wallClock } from "../time.ts";
-import { Timer } from "../timer-wheel.ts";
+import { Timer } from "../timers.ts";
 import { lostChannel } from "./channels.ts";
 import { Completing, type OnCompleted } from "./complete.ts";
 import { type AnswerToStore, encodeRecord, type RecordContent } from "./record.ts";

@@ -1,6 +1,6 @@
 import { InvalidOptionError, LockUnavailableError } from "../errors.ts";
 import { performance } from "../time.ts";
-import { within } from "../timer-wheel.ts";
+import { within } from "../timers.ts";
 import { checkOptionNames, invalidOption } from "../validation.ts";
 import { Acquiring } from "./acquire.ts";
 import { type SubmissionAttempt, UserLease } from "./lease.ts";

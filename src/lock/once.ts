@@ -4,7 +4,7 @@ import {
   LockContendedError,
   SubmissionMismatchError,
 } from "../errors.ts";
-import { within } from "../timer-wheel.ts";
+import { within } from "../timers.ts";
 import { type LockedWork, UserLease } from "./lease.ts";
 import { jsonOf, maxValueBytes } from "./record.ts";
 import type { LockRuntime } from "./runtime.ts";

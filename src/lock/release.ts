@@ -1,5 +1,5 @@
 import { performance } from "../time.ts";
-import { Timer, type TimerWheel } from "../timer-wheel.ts";
+import { Timer, type TimerWheel } from "../timers.ts";
 import { type ReleaseOutcome, type RetireMessage, retireChannel } from "./channels.ts";
 import {
   type CallerCommand,

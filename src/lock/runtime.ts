@@ -1,6 +1,6 @@
 import { AsyncResource } from "node:async_hooks";
 import { LockMisconfiguredError, LockUnavailableError } from "../errors.ts";
-import { TimerWheel } from "../timer-wheel.ts";
+import { TimerWheel } from "../timers.ts";
 import { isOwn, textOfThrown } from "../validation.ts";
 import { type ChannelOf, lockChannels } from "./channels.ts";
 import type { Completing } from "./complete.ts";

@@ -1,5 +1,5 @@
 import { v4 as uuid } from "uuid";
-import { within } from "../timer-wheel.ts";
+import { within } from "../timers.ts";
 import { checkMs, checkOptionNames, invalidOption } from "../validation.ts";
 import { Acquiring } from "./acquire.ts";
 import { type Attempt, closedAttempt, type LockedWork, type SubmissionAttempt } from "./lease.ts";
@@ -153,6 +153,11 @@ export class SubmitLock {
    * Runs `work` under the user's lock and releases the lock when `work` has settled; the result or
    * error of `work` is passed on unchanged.
    *
+   * @example
+   * ```ts
+   * const total = await lock.withLock(user.id, (lease) => addUp(user, lease.signal));
+   * ```
+   *
    * @throws LockContendedError when the lock was still contended at the end of `waitMs`.
    * @throws LockUnavailableError, LockMisconfiguredError or LockClosedError: the last cause.
    * @throws InvalidUserIdError, InvalidOptionError for invalid arguments.
@@ -191,6 +196,11 @@ export class SubmitLock {
    * `work` throws or ends the lease itself: a repeat runs. So it does where the process dies, or the
    * lease is lost, before the record is written: `SubmissionTable` of `submit-lock/sql` with
    * `lease.submission` prevents a second order.
+   *
+   * @example
+   * ```ts
+   * const { value, replayed } = await lock.once(user.id, { id: payment.id }, () => pay(payment));
+   * ```
    *
    * @throws whatever `work` throws.
    * @throws LockContendedError: another submission of the user (or its cooldown) has the lock; the

@@ -1,6 +1,6 @@
 import { type LockClosedError, LockContendedError, LockUnavailableError } from "../errors.ts";
 import { performance, sleep } from "../time.ts";
-import { within } from "../timer-wheel.ts";
+import { within } from "../timers.ts";
 import { Acquiring, type OnEnd } from "./acquire.ts";
 import { type Attempt, closedAttempt, type Lease, type SubmissionAttempt } from "./lease.ts";
 import { completedOf, type StoredAnswer } from "./record.ts";

@@ -3,7 +3,7 @@ import type { Http2Stream } from "node:http2";
 import { Socket } from "node:net";
 import type { Exchange } from "../http/port.ts";
 import { performance, setTimeout } from "../time.ts";
-import { Timer, TimerWheel } from "../timer-wheel.ts";
+import { Timer, TimerWheel } from "../timers.ts";
 
 /**
  * How long outer middleware may hold back the end of a response whose client has left, in ms:
@@ -15,8 +15,8 @@ const pollEveryMs = 1_000;
 const pollTimers = new TimerWheel<NodeExchange>(100, false);
 
 /**
- * A request and a response of Node.js. Watches when the response is over: `ended` when the handler
- * has ended it, `closed` when its connection or stream has closed without that.
+ * A request and a response of Node.js. Watches when the response is over: `isAnswered` when the
+ * handler has ended it, `clientLeft` when its connection or stream has closed without that.
  *
  * No single event shows that (Node 20, 22 and 24, HTTP/1 unless said otherwise):
  *
@@ -43,8 +43,8 @@ export class NodeExchange extends Timer implements Exchange {
   readonly method: string | undefined;
   readonly #res: ServerResponse;
   watcher: { responseChanged(): void } | undefined;
-  #ended: boolean;
-  closed: boolean;
+  #isAnswered: boolean;
+  clientLeft: boolean;
   #endCalled = false;
   #stopWatchingSocket: (() => void) | undefined;
   /** Set on HTTP/1 only, and only if the response has the connection to itself. */
@@ -56,8 +56,8 @@ export class NodeExchange extends Timer implements Exchange {
     this.request = req;
     this.method = req.method;
     this.#res = res;
-    this.#ended = res.writableEnded;
-    this.closed = isDisconnected(req, res);
+    this.#isAnswered = res.writableEnded;
+    this.clientLeft = isDisconnected(req, res);
     this.#stream = res.stream;
     // Undefined for a response that is queued behind a pipelined one, or of a serverless platform.
     this.#connection =
@@ -127,19 +127,19 @@ export class NodeExchange extends Timer implements Exchange {
     }
   }
 
-  get ended(): boolean {
-    return this.#ended || this.#res.writableEnded;
+  get isAnswered(): boolean {
+    return this.#isAnswered || this.#res.writableEnded;
   }
 
-  /** False while outer middleware holds the end back. */
-  get isOver(): boolean {
-    return this.ended || (this.closed && !this.#endCalled);
+  /** Also true while outer middleware holds the end back. */
+  get mayStillChange(): boolean {
+    return !this.isAnswered && (!this.clientLeft || this.#endCalled);
   }
 
   /** The end was called, and outer middleware or hooks may hold it back. */
   willEnd(): void {
     this.#endCalled = true;
-    if (this.closed) setTimeout(() => this.#end(), heldBackMs).unref();
+    if (this.clientLeft) setTimeout(() => this.#end(), heldBackMs).unref();
   }
 
   /** The handler has answered by HTTP/2's stream itself, past the response. */
@@ -172,15 +172,15 @@ export class NodeExchange extends Timer implements Exchange {
   }
 
   #end(): void {
-    if (this.#ended) return;
-    this.#ended = true;
+    if (this.#isAnswered) return;
+    this.#isAnswered = true;
     this.watcher?.responseChanged();
   }
 
   /** The response is over unended: the client has left, or a body stream has failed. */
   close(): void {
-    if (this.closed) return;
-    this.closed = true;
+    if (this.clientLeft) return;
+    this.clientLeft = true;
     this.watcher?.responseChanged();
     if (this.#endCalled) setTimeout(() => this.#end(), heldBackMs).unref();
   }

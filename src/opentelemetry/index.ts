@@ -11,7 +11,12 @@ import {
   trace,
 } from "@opentelemetry/api";
 import type { LostReason } from "../errors.ts";
-import type { CompleteMessage, ReleaseMessage, SubmitLockChannels } from "../lock/channels.ts";
+import type {
+  AcquireMessage,
+  CompleteMessage,
+  ReleaseMessage,
+  SubmitLockChannels,
+} from "../lock/channels.ts";
 import type { LockStats } from "../lock/on-call.ts";
 import { checkOptionNames, hasMembers, invalidOption } from "../validation.ts";
 
@@ -107,11 +112,13 @@ const COPIES = "submit_lock.copies";
 const FENCING_TOKEN = "submit_lock.fencing_token";
 const ERROR_TYPE = "error.type";
 
-/** The `code` of an error, such as `SUBMIT_LOCK_UNAVAILABLE`, or `_OTHER`; never its message. */
-function errorType(cause: Error | undefined): Attributes {
-  if (cause === undefined) return {};
+/** With the `code` of an error, such as `SUBMIT_LOCK_UNAVAILABLE`, or `_OTHER`; never its message. */
+function attributesOf(message: AcquireMessage | ReleaseMessage | CompleteMessage): Attributes {
+  const { cause, keyPrefix, outcome } = message;
+  const attributes = { [KEY_PREFIX]: keyPrefix, [OUTCOME]: outcome };
+  if (cause === undefined) return attributes;
   const { code } = cause as { code?: unknown };
-  return { [ERROR_TYPE]: typeof code === "string" ? code : "_OTHER" };
+  return { ...attributes, [ERROR_TYPE]: typeof code === "string" ? code : "_OTHER" };
 }
 
 // In seconds. A step at 0.2 and 1, the defaults of commandTimeoutMs and acquireTimeoutMs, is visible.
@@ -190,17 +197,15 @@ function metricsOf(meter: Meter, locks: readonly ObservedLock[]): Listeners {
   for (const { keyPrefix } of locks) start(keyPrefix);
 
   const ended = (answered: typeof held, message: ReleaseMessage | CompleteMessage): void => {
-    const { cause, durationMs, heldMs, keyPrefix, outcome } = message;
-    const attributes = { [KEY_PREFIX]: keyPrefix, [OUTCOME]: outcome };
-    held(heldMs, attributes);
-    answered(durationMs, { ...attributes, ...errorType(cause) });
+    const { durationMs, heldMs, keyPrefix, outcome } = message;
+    held(heldMs, { [KEY_PREFIX]: keyPrefix, [OUTCOME]: outcome });
+    answered(durationMs, attributesOf(message));
   };
   return {
     "submit-lock:acquire": (message) => {
-      const { cause, confirmed, durationMs, expiresInMs, keyPrefix, outcome } = message;
+      const { confirmed, durationMs, expiresInMs, keyPrefix, outcome } = message;
       start(keyPrefix);
-      const attributes = { [KEY_PREFIX]: keyPrefix, [OUTCOME]: outcome, [CONFIRMED]: confirmed };
-      acquired(durationMs, { ...attributes, ...errorType(cause) });
+      acquired(durationMs, { ...attributesOf(message), [CONFIRMED]: confirmed });
       if (outcome === "contended" && expiresInMs !== undefined) {
         contended(Math.min(expiresInMs, longestRemainingMs), { [KEY_PREFIX]: keyPrefix });
       }
@@ -261,22 +266,18 @@ function observe(meter: Meter, locks: readonly ObservedLock[]): () => void {
 function spansOf(tracer: Tracer): Listeners {
   /** Makes a span from the acquire to the call of `release` or `complete`, not to its answer. */
   const ended = (message: ReleaseMessage | CompleteMessage): void => {
-    const { cause, durationMs, heldMs, keyPrefix, outcome } = message;
-    const endTime = Date.now() - durationMs;
-    const attributes = { [KEY_PREFIX]: keyPrefix, [OUTCOME]: outcome, ...errorType(cause) };
-    tracer.startSpan("submit_lock.hold", { startTime: endTime - heldMs, attributes }).end(endTime);
+    const endTime = Date.now() - message.durationMs;
+    const span = { startTime: endTime - message.heldMs, attributes: attributesOf(message) };
+    tracer.startSpan("submit_lock.hold", span).end(endTime);
   };
   return {
     "submit-lock:acquire": (message) => {
-      const { cause, confirmed, copies, durationMs, fencingToken, keyPrefix, outcome } = message;
+      const { confirmed, copies, durationMs, fencingToken, outcome } = message;
       const endTime = Date.now();
       const attributes = {
-        [KEY_PREFIX]: keyPrefix,
-        [OUTCOME]: outcome,
-        [CONFIRMED]: confirmed,
-        [COPIES]: copies,
-        ...(fencingToken === undefined ? {} : { [FENCING_TOKEN]: fencingToken }),
-        ...errorType(cause),
+        ...attributesOf(message),
+        ...{ [CONFIRMED]: confirmed, [COPIES]: copies },
+        ...(fencingToken !== undefined && { [FENCING_TOKEN]: fencingToken }),
       };
       const startTime = endTime - durationMs;
       const span = tracer.startSpan("submit_lock.acquire", { startTime, attributes });

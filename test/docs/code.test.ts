@@ -1,6 +1,8 @@
 // @slow: begins first.
 
 import { randomUUID } from "node:crypto";
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { RedisStore, type SubmitLock } from "../../src/index.ts";
@@ -13,9 +15,10 @@ import { startProxy } from "../support/proxy.ts";
 import { forTest, type RedisServer, startRedis } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
 import { inQuickStart, onNodeRedis } from "./in-quick-start.ts";
-import { page, pages } from "./page.ts";
+import { page, pages, ROOT } from "./page.ts";
 import {
   appOfReader,
+  aroundExamples,
   atHand,
   neverAnswering,
   ReaderProject,
@@ -33,6 +36,7 @@ beforeAll(async () => {
   project.write("app.ts", appOfReader);
   project.write("shop.ts", shop);
   project.write("at-hand.ts", atHand);
+  project.write("around-examples.ts", aroundExamples);
   project.write("session.ts", session);
   project.write("lock.ts", page("docs/guide/any-function.md").blockUnder("One lock"));
   project.write("checkout.ts", page("docs/guide/any-function.md").blockUnder("The call"));
@@ -59,6 +63,22 @@ test("the code of every document compiles", async () => {
     project.write(`block-${blocks++}.ts`, `${whole}export {};\n`);
   }
   expect(blocks).toBeGreaterThan(25);
+  expect(await project.typeErrors()).toBe("");
+});
+
+test("the examples that an editor shows compile", async () => {
+  const files = readdirSync(join(ROOT, "src"), { recursive: true, encoding: "utf8" });
+  let examples = 0;
+  // Those about a transaction are tried by test/sql.
+  for (const file of files.filter((each) => /^(?!sql)(?!lock.submission).*\.ts$/.test(each))) {
+    const text = readFileSync(join(ROOT, "src", file), "utf8").replace(/^ *\* ?/gm, "");
+    const [, room] = /^(express|koa|fastify|fetch)\b/.exec(file) ?? [];
+    for (const [, code] of text.matchAll(/^@example\n```ts\n(.*?)^```$/gms)) {
+      const from = room === undefined ? "" : `import { submitGuard } from "submit-lock/${room}";\n`;
+      project.write(`example-${examples++}.ts`, `${from}${code}export {};\n`);
+    }
+  }
+  expect(examples).toBe(8);
   expect(await project.typeErrors()).toBe("");
 });
 

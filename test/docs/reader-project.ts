@@ -276,3 +276,27 @@ declare global {
   const userId: (req: import("express").Request) => string | undefined;
 }
 `;
+
+/** The shop around the examples of what is exported. */
+export const aroundExamples = `
+declare global {
+  namespace Express {
+    interface Request { user?: { readonly id: string } }
+  }
+  const Redis: typeof import("ioredis").Redis;
+  const RedisStore: typeof import("submit-lock").RedisStore;
+  const submitOnce: typeof import("submit-lock/browser").submitOnce;
+  const fastify: import("fastify").FastifyInstance;
+  const router: import("@koa/router").Router;
+  const handler: (...args: unknown[]) => Promise<void>;
+  const user: { readonly id: string };
+  const userOf: (request: Request) => Promise<string>;
+  const orderOf: (request: Request) => Promise<object>;
+  const addUp: (of: typeof user, signal: AbortSignal) => Promise<number>;
+  const pay: (of: { readonly id: string }) => Promise<object>;
+}
+declare module "fastify" {
+  interface FastifyRequest { user?: { readonly id: string } }
+}
+export {};
+`;

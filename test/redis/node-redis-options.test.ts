@@ -105,13 +105,19 @@ describe("a client with every command option of an application", () => {
       moves.push(move);
       // The source answers ASK for what is absent, and the target executes it after ASKING.
       for (const port of ports) {
-        expect(await port.eval(push, [left], ["c"])).toEqual([ports.indexOf(port) + 1, "list"]);
+        expect(await port.eval(push, { keys: [left], args: ["c"] })).toEqual([
+          ports.indexOf(port) + 1,
+          "list",
+        ]);
       }
       expect(await move.whereIs(left)).toBe("target");
       await move.finish();
       // It answers MOVED, and the client's table of slots is read anew.
       for (const port of ports) {
-        expect(await port.eval(push, [left], ["d"])).toEqual([ports.indexOf(port) + 3, "list"]);
+        expect(await port.eval(push, { keys: [left], args: ["d"] })).toEqual([
+          ports.indexOf(port) + 3,
+          "list",
+        ]);
       }
     },
   );

@@ -9,7 +9,7 @@ import {
 } from "../../src/index.ts";
 import { portOf } from "../../src/stores/redis/clients/port-of.ts";
 import { slotOf } from "../../src/stores/redis/clients/slots.ts";
-import { toNoAnswer } from "../../src/stores/redis/no-answers.ts";
+import { toNoAnswer } from "../../src/stores/redis/redis-errors.ts";
 import { record } from "../support/channels.ts";
 import {
   closeClient,
@@ -196,7 +196,7 @@ describe("a call that the client has not written took nothing", () => {
     const key = userOnFirst(cluster, (user) => user);
     const call = { keys: [key], args: [] };
     const calls = [
-      port.eval("return 1", [key], []),
+      port.eval("return 1", { keys: [key], args: [] }),
       port.together(slotOf(key), "return 1", [call]),
     ];
     const where = `${slotOf(key)} (127.0.0.1:${cluster.ports[0]})`;

@@ -108,7 +108,7 @@ describe.each(ioredisClusters)(
       const told: string[] = [];
       const count = "return redis.call('INCR', KEYS[1])";
       const send = (on: string) =>
-        connection.send(on, count, [key], [], ({ kind }) => told.push(kind));
+        connection.send(on, count, { keys: [key], args: [] }, ({ kind }) => told.push(kind));
       // The client connects to a node with its first command for it.
       send("");
       await until(() => told.length === 1, { what: "the first answer" });

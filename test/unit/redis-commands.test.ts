@@ -7,7 +7,7 @@ import { plainError } from "../../src/stores/redis/clients/port.ts";
 import { acquireReply } from "../../src/stores/redis/commands/acquire.ts";
 import { completeCommand } from "../../src/stores/redis/commands/complete.ts";
 import { releaseCommand } from "../../src/stores/redis/commands/release.ts";
-import { toNoAnswer } from "../../src/stores/redis/no-answers.ts";
+import { toNoAnswer } from "../../src/stores/redis/redis-errors.ts";
 import { asking } from "../support/asking.ts";
 import { closeClients, cluster6, ioredis6 } from "../support/clients.ts";
 import { commandOf } from "../support/locks.ts";

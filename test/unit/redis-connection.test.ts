@@ -40,7 +40,7 @@ async function silentConnection(members: { isCluster?: true } = {}) {
   const connection = new Connection(new IoredisPort(client));
   connection.watch(unheard);
   const told: string[] = [];
-  connection.send("", "a call", ["key"], [], ({ kind }) => told.push(kind));
+  connection.send("", "a call", { keys: ["key"], args: [] }, ({ kind }) => told.push(kind));
   await sleep(2);
   expect(connection.isUsable(0, 1)).toBe(false);
   return { client, connection, told };
@@ -110,7 +110,7 @@ async function loadedConnection(members: object = {}) {
   connection.watch(unheard);
   const told: string[] = [];
   const send = (node = "") =>
-    connection.send(node, "a call", ["key"], [], (r) => told.push(r.kind));
+    connection.send(node, "a call", { keys: ["key"], args: [] }, (r) => told.push(r.kind));
   const sent = () => client.calls.map(({ script }) => script);
   const last = () => client.calls.at(-1);
   send();

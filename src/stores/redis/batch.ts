@@ -4,7 +4,7 @@ import { isServerError, type ServerPort } from "./clients/port.ts";
 import { type Command, maxEntries } from "./commands/command.ts";
 import type { CallResult } from "./connection.ts";
 import type { ConnectionPair, Route } from "./connection-pair.ts";
-import { isCrossSlot, toNoAnswer, unexpectedReply } from "./no-answers.ts";
+import { isCrossSlot, toNoAnswer, unexpectedReply } from "./redis-errors.ts";
 
 /**
  * How many calls should be in flight to a node. Pairs a second, 4 calls being 1 (32 and 64 callers):
@@ -124,14 +124,14 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
       else if (this.#isRefusedTogether(requests, route, result)) this.#write(requests);
       else answerAll(requests, toNoAnswer(result));
     };
-    const { gatheredScript, repliesBytes, script } = this.#command;
+    const { gatheredScript, repliesBytes: asBytes, script } = this.#command;
     if (gatherOn === undefined || gatheredScript === undefined) {
-      connection.send(node, script, keys, args, answered, undefined, repliesBytes);
+      connection.send(node, script, { keys, args, asBytes }, answered);
       return;
     }
     for (const key of keys) args.push(connection.gathering.prefix + key);
-    const words = [...args, keys.length];
-    connection.send(node, gatheredScript, [], words, answered, gatherOn, repliesBytes);
+    const gathered = { keys: [], args: [...args, keys.length], asBytes };
+    connection.send(node, gatheredScript, gathered, answered, gatherOn);
   }
 
   /** Rule 24: a call that Redis refuses for its keys was not executed: each goes again, alone. */

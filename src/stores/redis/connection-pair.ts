@@ -1,12 +1,12 @@
 import type { LockCommand, NoAnswer } from "../../lock/store.ts";
 import { clearTimeout, performance, setTimeout } from "../../time.ts";
-import { inNeutralContext } from "../../timer-wheel.ts";
+import { inNeutralContext } from "../../timers.ts";
 import { ownError, warnOnce } from "../../validation.ts";
 import { type ClientPort, type ClientStatus, plainError, type ServerPort } from "./clients/port.ts";
 import { recordKeyOf, slotOf } from "./clients/slots.ts";
 import { RedisClock } from "./clock.ts";
 import { Connection, type ConnectionWatcher } from "./connection.ts";
-import { misconfiguration } from "./no-answers.ts";
+import { misconfiguration } from "./redis-errors.ts";
 
 /**
  * Rule 9: a connection (on a Cluster, a node) is silent that has left a call unanswered for this

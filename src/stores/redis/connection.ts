@@ -1,9 +1,14 @@
 import { createHash } from "node:crypto";
 import { performance } from "../../time.ts";
-import { type ClientPort, isServerError, type ServerPort, type Words } from "./clients/port.ts";
+import {
+  type ClientPort,
+  isServerError,
+  type ScriptCall,
+  type ServerPort,
+} from "./clients/port.ts";
 import { DatabaseProof } from "./database.ts";
 import { Gathering } from "./gathering.ts";
-import { isOfReplica } from "./no-answers.ts";
+import { isOfReplica } from "./redis-errors.ts";
 
 /**
  * The result of one call on one connection. A call whose connection was lost is `closed`, whatever
@@ -120,7 +125,7 @@ export class Connection {
     const newest = this.#unanswered.get(node)?.at(-1);
     const isProbed = !this.client.isCluster || newest?.tell === ofProbe;
     if (isProbed && newest?.isGivenUp === false) return;
-    const probe = async () => this.client.eval("return 1", [key], []);
+    const probe = async () => this.client.eval("return 1", { keys: [key], args: [] });
     this.follow(node, probe(), performance.now(), ofProbe);
   }
 
@@ -131,17 +136,15 @@ export class Connection {
   send(
     node: string,
     script: string,
-    keys: readonly string[],
-    args: Words,
+    call: ScriptCall,
     tell: (result: CallResult) => void,
     server: ServerPort = this.client,
-    asBytes = false,
   ): void {
     const sentAt = performance.now();
     const digest = this.#needsTexts ? undefined : this.#digests.get(node)?.get(script);
     let answer: Promise<unknown>;
     try {
-      answer = Promise.resolve(server.eval(script, keys, args, digest, asBytes));
+      answer = Promise.resolve(server.eval(script, { ...call, digest }));
     } catch (error) {
       answer = Promise.reject(error);
     }

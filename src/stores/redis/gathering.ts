@@ -3,7 +3,7 @@ import type { LockCommand, LockTimes } from "../../lock/store.ts";
 import { performance } from "../../time.ts";
 import { warnOnce } from "../../validation.ts";
 import type { ClientPort, ServerPort } from "./clients/port.ts";
-import { isCrossSlot } from "./no-answers.ts";
+import { isCrossSlot } from "./redis-errors.ts";
 
 /** Servers below 7.0 have no `REDIS_VERSION_NUM`, and so answer with an empty array. */
 const question = "return {redis.REDIS_VERSION_NUM, redis.pcall('GET', ARGV[1])}";
@@ -114,7 +114,7 @@ export class Gathering {
 /** Asks whether a node takes calls that declare no key. @param key of its slots; need not exist. */
 export async function askNode(node: ServerPort, key: string): Promise<"yes" | "no" | "too old"> {
   try {
-    const reply = await node.eval(question, [], [key]);
+    const reply = await node.eval(question, { keys: [], args: [key] });
     const [version, value] = Array.isArray(reply) ? reply : [];
     if (!(Number(version) >= leastVersion)) return "too old";
     // `WRONGTYPE`: the key holds a list, say, but the node has let the script use it.
@@ -142,8 +142,8 @@ export async function askSharing(
   try {
     // In one piece: a later write might meet a connection that has fallen silent.
     const asked = [
-      server.eval(writeTogether, keys, [value]),
-      ...keys.map((each) => server.eval(takeBack, [each], [])),
+      server.eval(writeTogether, { keys, args: [value] }),
+      ...keys.map((each) => server.eval(takeBack, { keys: [each], args: [] })),
     ];
     for (const each of asked) follow(each);
     const [, ...found] = await Promise.all(asked);

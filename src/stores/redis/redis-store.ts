@@ -12,7 +12,7 @@ import type {
   ReleaseRequest,
 } from "../../lock/store.ts";
 import { nextTick, setImmediate } from "../../time.ts";
-import { inNeutralContext, within } from "../../timer-wheel.ts";
+import { inNeutralContext, within } from "../../timers.ts";
 import { checkOptionNames, invalidOption } from "../../validation.ts";
 import { type Acknowledge, CommandBatch } from "./batch.ts";
 import type { ClientPort } from "./clients/port.ts";
@@ -77,6 +77,12 @@ function batchesOf(connections: ConnectionPair, acknowledge: Acknowledge | undef
  * is opened when the first is silent or lost, and closed when it has not been needed for 30 s or
  * with the last lock on the client: one for each client, however many stores and locks are made on
  * it. `ackReplicas` opens one more, with a second of its own.
+ *
+ * @example
+ * ```ts
+ * const redis = new Redis("redis://127.0.0.1:6379");
+ * const lock = new SubmitLock({ store: new RedisStore(redis) });
+ * ```
  */
 export class RedisStore implements LockStore {
   readonly #client: ClientPort;

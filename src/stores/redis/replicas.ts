@@ -1,13 +1,13 @@
 import type { LockCommand, NoAnswer } from "../../lock/store.ts";
 import { nextTick, performance, setImmediate } from "../../time.ts";
-import { inNeutralContext } from "../../timer-wheel.ts";
+import { inNeutralContext } from "../../timers.ts";
 import { ownError } from "../../validation.ts";
 import type { ClientPort } from "./clients/port.ts";
 import { maxEntries } from "./commands/command.ts";
 import { touchScript } from "./commands/touch.ts";
 import type { CallResult } from "./connection.ts";
 import { ConnectionPair } from "./connection-pair.ts";
-import { isOfReplica, misconfiguration, toNoAnswer } from "./no-answers.ts";
+import { isOfReplica, misconfiguration, toNoAnswer } from "./redis-errors.ts";
 
 interface Touch {
   readonly key: string;

@@ -104,13 +104,7 @@ class IoredisServer implements ServerPort {
     return this.client.stream;
   }
 
-  eval(
-    script: string,
-    keys: readonly string[],
-    args: Words,
-    digest?: string,
-    asBytes = false,
-  ): Promise<unknown> {
+  eval(script: string, { keys, args, digest, asBytes }: ScriptCall): Promise<unknown> {
     const client = this.client;
     const { eval: byText, evalsha, evalBuffer = byText, evalshaBuffer = evalsha } = client;
     const byDigest = asBytes ? evalshaBuffer : evalsha;

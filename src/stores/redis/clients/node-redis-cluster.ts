@@ -152,17 +152,12 @@ export class NodeRedisClusterPort implements ClientPort {
   }
 
   /** Writes a call again only where the node refers to another one: it has executed nothing then. */
-  async eval(
-    script: string,
-    keys: readonly string[],
-    args: Words,
-    digest?: string,
-    asBytes = false,
-  ): Promise<unknown> {
-    const key = this.#prefix + (keys[0] ?? "");
+  async eval(script: string, call: ScriptCall): Promise<unknown> {
+    const { asBytes } = call;
+    const key = this.#prefix + (call.keys[0] ?? "");
     const slot = slotOf(key);
     const server = this.#masterOf(slot);
-    const words = server.words(script, keys, args, digest);
+    const words = server.words(script, call);
     const { unsent } = server;
     try {
       return await server.ask(words, asBytes);

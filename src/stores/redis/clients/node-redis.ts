@@ -155,17 +155,11 @@ export class NodeRedisServer implements ServerPort {
     return this.#unsent.signal;
   }
 
-  eval(
-    script: string,
-    keys: readonly string[],
-    args: Words,
-    digest?: string,
-    asBytes = false,
-  ): Promise<unknown> {
-    return this.ask(this.words(script, keys, args, digest), asBytes);
+  eval(script: string, call: ScriptCall): Promise<unknown> {
+    return this.ask(this.words(script, call), call.asBytes);
   }
 
-  words(script: string, keys: readonly string[], args: Words, digest?: string): SentWords {
+  words(script: string, { keys, args, digest }: ScriptCall): SentWords {
     const words: (string | Uint8Array)[] =
       digest === undefined ? ["eval", script] : ["evalsha", digest];
     words.push(`${keys.length}`);
@@ -193,7 +187,7 @@ export class NodeRedisServer implements ServerPort {
     calls: readonly ScriptCall[],
     last?: Words,
   ): Promise<unknown[]> {
-    const answers = calls.map(({ keys, args }) => this.eval(script, keys, args));
+    const answers = calls.map((call) => this.eval(script, call));
     if (last !== undefined) answers.push(this.ask(last.map(String)));
     const replies = await Promise.all(answers.map((answer) => answer.catch((error) => error)));
     const failed = replies.find((reply) => reply instanceof Error && !isServerError(reply));

@@ -6,19 +6,7 @@ export interface ServerPort {
   readonly address: string;
   /** Identity of the current connection; changes on reconnect. */
   readonly connection: unknown;
-  /**
-   * Writes the script with these KEYS, with the client's prefix in front of each, and ARGV; by its
-   * digest where one is given, because the server has it, and the client can.
-   *
-   * @param asBytes a text in the reply is a Buffer, where the client can.
-   */
-  eval(
-    script: string,
-    keys: readonly string[],
-    args: Words,
-    digest?: string,
-    asBytes?: boolean,
-  ): Promise<unknown>;
+  eval(script: string, call: ScriptCall): Promise<unknown>;
   /** Writes any command, for the command line. */
   ask(words: readonly string[]): Promise<unknown>;
 }
@@ -27,8 +15,13 @@ export type Word = string | number | Uint8Array;
 export type Words = readonly Word[];
 
 export interface ScriptCall {
+  /** They are written with the client's prefix in front of each. */
   readonly keys: readonly string[];
   readonly args: Words;
+  /** Given where the server has the script: written in the place of its text, where the client can. */
+  readonly digest?: string | undefined;
+  /** A text in the reply is a Buffer, where the client can. */
+  readonly asBytes?: boolean | undefined;
 }
 
 /**

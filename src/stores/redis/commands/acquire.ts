@@ -1,6 +1,6 @@
 import type { AcquireReply, AcquireRequest, LockRequest } from "../../../lock/store.ts";
 import { notARecord, ownError } from "../../../validation.ts";
-import { unexpectedReply } from "../no-answers.ts";
+import { unexpectedReply } from "../redis-errors.ts";
 import {
   type CallSettings,
   type Command,

@@ -7,7 +7,7 @@ import type {
   NoAnswer,
 } from "../../../lock/store.ts";
 import { longestCooldownMs, longestTtlMs } from "../../../validation.ts";
-import { unexpectedReply } from "../no-answers.ts";
+import { unexpectedReply } from "../redis-errors.ts";
 import { type Command, common, type EntryReply, sent } from "./command.ts";
 import { longestLife, whose } from "./values.ts";
 

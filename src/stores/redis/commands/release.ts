@@ -1,6 +1,6 @@
 import type { Answered, LockRequest, OwnedReply, ReleaseRequest } from "../../../lock/store.ts";
 import { longestCooldownMs } from "../../../validation.ts";
-import { unexpectedReply } from "../no-answers.ts";
+import { unexpectedReply } from "../redis-errors.ts";
 import { type Command, common, endOfEntry, gatheredForm, maxRecords, sent } from "./command.ts";
 import { toldKey } from "./values.ts";
 

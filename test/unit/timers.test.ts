@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, test, vi } from "vitest";
 import * as time from "../../src/time.ts";
-import { Timer, TimerWheel } from "../../src/timer-wheel.ts";
+import { Timer, TimerWheel } from "../../src/timers.ts";
 import { VirtualFixture } from "../lab/simulation/virtual-fixture.ts";
 import { runChild, sourceUrl } from "../support/child.ts";
 import { causeOf, leaseOf } from "../support/locks.ts";
@@ -124,7 +124,7 @@ test("it tells whose timers are set", async () => {
 
 describe("in a process of its own", () => {
   const head = `
-    const { TimerWheel, Timer } = await import(${JSON.stringify(sourceUrl("timer-wheel.ts"))});
+    const { TimerWheel, Timer } = await import(${JSON.stringify(sourceUrl("timers.ts"))});
     process.on("uncaughtException", ({ message }) => console.log(message));
     process.on("exit", () => console.log("over"));
     class Guest extends Timer { constructor(awake) { super(); this.onDue = awake; } }
