@@ -100,7 +100,8 @@ export function waitedTooLong(): LockContendedError {
  * ```
  */
 export function isRetryable(error: unknown): boolean {
-  return hasCode(error, ["40001", "40P01", 1213, 1020, "P2034"]);
+  // As a text, it is what Prisma makes of a number.
+  return hasCode(error, ["40001", "40P01", 1213, "1213", 1020, "P2034"]);
 }
 
 /** J10: looks into the errors that an error wraps, under the names that query builders use. */
