@@ -1,7 +1,8 @@
 import type { Framework } from "../../http/frameworks.ts";
 import { Progress } from "../progress.ts";
-import { runBroken } from "../sequences/mutants.ts";
+import { runBroken as runBrokenPages } from "../sequences/mutants.ts";
 import { type Change, changed, misfits, sources } from "../simulation/mutants/workshop.ts";
+import { runBroken as runBrokenSql } from "../transaction/mutants.ts";
 import { cast, type NetName } from "./nets.ts";
 
 /** A flaw that was in the sources once, or could be, put into them. */
@@ -196,6 +197,7 @@ export async function run(): Promise<void> {
     console.log(`${net}, ${family}: ${name}\n  after ${runs}: ${outcome}`);
   }
   console.log(`${chosen.length - survivors} of ${chosen.length} flaws were noticed.`);
-  survivors += await runBroken(words);
+  survivors += await runBrokenPages(words);
+  survivors += await runBrokenSql(words);
   if (survivors > 0) process.exitCode = 1;
 }
