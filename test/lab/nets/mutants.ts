@@ -146,8 +146,8 @@ export const flaws: readonly Flaw[] = [
     family: "express",
     name: "a handler that rejects never ends",
     in: "run",
-    find: "held.failed(); if (isPromise) held.finished();",
-    replace: "held.failed(); if (isPromise) held.begin();",
+    find: "if (isPromise) held.finished();",
+    replace: "if (isPromise) held.begin();",
   },
   {
     net: "fail-anywhere",
@@ -162,8 +162,8 @@ export const flaws: readonly Flaw[] = [
     family: "fastify",
     name: "a handler that rejects never ends",
     in: "run",
-    find: "this.failed(); if (isPromise) held.finished();",
-    replace: "this.failed(); if (isPromise) held.begin();",
+    find: "else held.finished(); throw error;",
+    replace: "else held.begin(); throw error;",
   },
   {
     net: "fail-anywhere",
