@@ -2,9 +2,11 @@
 //
 // A payment provider tells the shop of a payment twice, sends each event again until it is answered,
 // and sends the customer back to a return page: before, during or after the events. All of these
-// calls go through `orderOf`, which is keyed by the payment, so they make one order.
+// calls go through `orderOf`, which is keyed by the payment, so they make one order: the lock lets one
+// of them run at a time, and the transaction has the last word where a process dies.
 import { setTimeout as sleep } from "node:timers/promises";
 import { isSubmitLockError, type Lease, SubmitLock } from "submit-lock";
+import { placeOrder } from "./orders.ts";
 import { openStore } from "./store.ts";
 
 interface Payment {
@@ -12,38 +14,27 @@ interface Payment {
   readonly cents: number;
 }
 
-interface Order {
-  readonly number: number;
-  readonly payment: string;
-}
-
-const orders: Order[] = [];
-
-/** The work of both doors: in a shop one transaction, with a unique key on the payment. */
-async function placeOrder({ id }: Payment, { signal }: Lease): Promise<Order> {
-  await sleep(80);
-  signal.throwIfAborted(); // the lease was lost: another call may place the order
-  const order = { number: orders.length + 1, payment: id };
-  orders.push(order);
-  return order;
-}
+/** What the doors were given, by payment. */
+const orders = new Map<string, Set<number>>();
 
 /** The only way to an order of a payment, from every door. */
-export async function orderOf(lock: SubmitLock, payment: Payment): Promise<Order> {
+async function orderOf(lock: SubmitLock, payment: Payment): Promise<number> {
   const submission = {
     id: payment.id,
     fingerprint: `${payment.cents}`,
     // For as long as the provider sends its events again.
     retainMs: 3 * 86_400_000,
   };
-  const work = (lease: Lease) => placeOrder(payment, lease);
-  return (await lock.once(`payment:${payment.id}`, submission, work)).value;
+  const work = ({ signal, submission }: Lease) => placeOrder(payment.id, submission, signal);
+  const { value } = await lock.once(`payment:${payment.id}`, submission, work);
+  orders.set(payment.id, (orders.get(payment.id) ?? new Set()).add(value));
+  return value;
 }
 
 /** The return page shows the order, or a page that looks again in a moment. */
 async function returnPage(lock: SubmitLock, payment: Payment): Promise<string> {
   try {
-    return `Thank you for order ${(await orderOf(lock, payment)).number}`;
+    return `Thank you for order ${await orderOf(lock, payment)}`;
   } catch (error) {
     if (isSubmitLockError(error)) return "We are placing your order, please wait";
     throw error;
@@ -91,7 +82,7 @@ async function main(): Promise<void> {
       if (moment === "during") await comesBack();
       await Promise.all([page, events]);
       if (moment === "after") await comesBack();
-      say(`orders: ${orders.filter((order) => order.payment === payment.id).length}`);
+      say(`orders: ${orders.get(payment.id)?.size}`);
     }
   } finally {
     await lock.close();

@@ -90,20 +90,16 @@ export async function submitOnce(
   const timeoutMs = once.timeoutMs ?? TIMEOUT_MS;
   // biome-ignore lint/suspicious/noExplicitAny: a stream, or a generator, which browsers send as a text.
   const body = init.body as any;
-  if (body?.getReader || body?.next) {
-    throw new TypeError(`init.body: got ${body}`);
-  }
-  let given = input;
   if (input instanceof Request) {
-    given = input.clone();
+    input = input.clone();
     // It may be of a stream, which can be read once, and which some browsers do not send.
-    if (given.body) given = new Request(given, { body: await given.blob() });
+    if (input.body) input = new Request(input, { body: await input.blob() });
   }
   // Throws where `fetch` would: its refusal looks like a lost connection.
-  const request = new Request(given, init);
+  const request = new Request(input, init);
   const { headers, method, mode, url } = request;
-  if (!(timeoutMs >= 0) || mode === "no-cors") {
-    throw new TypeError(`timeoutMs, mode: got ${timeoutMs}, ${mode}`);
+  if (!(timeoutMs >= 0) || mode === "no-cors" || body?.getReader || body?.next) {
+    throw new TypeError(`timeoutMs, mode, body: got ${timeoutMs}, ${mode}, ${body}`);
   }
   // Each serialization of a form has another boundary.
   const [type, boundary = "-"] = `${headers.get("Content-Type")}`.split("boundary=");
@@ -206,6 +202,8 @@ function flightOf(request: Request, key: string, id: string, name: string): Join
       });
     }
   };
+  // A refusal of one content says nothing of another one that is under way.
+  for (const [each] of flights) if (each.includes(id)) unused.delete(id);
   flights.set(key, join);
   const answer = ask();
   return join;

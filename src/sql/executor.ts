@@ -17,9 +17,9 @@ export interface SubmissionRow {
   readonly value: string | null;
   /** In milliseconds, by the database's clock. */
   readonly age: string | number | bigint;
+  /** On MySQL: of the call that inserted it. */
+  readonly run?: string;
 }
-
-export const rowColumns: readonly string[] = ["fingerprint", "value", "age"];
 
 /** The statements of one database, and what its answers mean. */
 export interface Dialect {
@@ -45,6 +45,11 @@ export function rowsOf(result: unknown, columns: readonly string[]): Record<stri
   throw new InvalidOptionError(
     `tx: expected rows that are objects with ${columns.join(", ")}, got ${describe(came)}. Let query resolve to { rows }, to an array of rows or to [rows, fields], with the columns' names as they are`,
   );
+}
+
+/** The rows of a select, with these columns beside those of every submission. */
+export function submissionsOf(result: unknown, more: readonly string[] = []): SubmissionRow[] {
+  return rowsOf(result, ["fingerprint", "value", "age", ...more]) as unknown as SubmissionRow[];
 }
 
 /** Sends a statement whose error `code` means something else than the database says. */
@@ -100,7 +105,8 @@ export function waitedTooLong(): LockContendedError {
  * ```
  */
 export function isRetryable(error: unknown): boolean {
-  return hasCode(error, ["40001", "40P01", 1213, 1020, "P2034"]);
+  // As a text, it is what Prisma makes of a number.
+  return hasCode(error, ["40001", "40P01", 1213, "1213", 1020, "P2034"]);
 }
 
 /** J10: looks into the errors that an error wraps, under the names that query builders use. */

@@ -4,21 +4,15 @@ import {
   anotherTransaction,
   type Dialect,
   noTransaction,
-  rowColumns,
   rowsOf,
   type SqlExecutor,
-  type SubmissionRow,
   send,
+  submissionsOf,
   waitedTooLong,
 } from "./executor.ts";
 
 /** Error 1305: there is no such savepoint, because the transaction that had it is over. */
 const noSavepoint = 1305;
-
-interface Row extends SubmissionRow {
-  /** Of the call that inserted it. */
-  readonly run: string;
-}
 
 /** @param table quoted. */
 export function mysql(table: string): Dialect {
@@ -30,7 +24,7 @@ export function mysql(table: string): Dialect {
   const remove = `DELETE FROM ${table} WHERE created_at < UTC_TIMESTAMP(6) - INTERVAL ? * 1000 MICROSECOND ORDER BY created_at LIMIT ?`;
   const more = `SELECT 1 AS n FROM ${table} WHERE created_at < UTC_TIMESTAMP(6) - INTERVAL ? * 1000 MICROSECOND LIMIT 1`;
   const find = async (db: SqlExecutor, text: string, id: string) =>
-    rowsOf(await db.query(text, [id]), [...rowColumns, "run"]) as unknown as Row[];
+    submissionsOf(await db.query(text, [id]), ["run"]);
   return {
     ddl: `CREATE TABLE ${table} (
   id char(22) CHARACTER SET ascii COLLATE ascii_bin PRIMARY KEY,

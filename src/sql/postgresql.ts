@@ -2,11 +2,10 @@ import {
   anotherTransaction,
   type Dialect,
   noTransaction,
-  rowColumns,
   rowsOf,
   type SqlExecutor,
-  type SubmissionRow,
   send,
+  submissionsOf,
   waitedTooLong,
 } from "./executor.ts";
 
@@ -21,7 +20,7 @@ export function postgresql(table: string): Dialect {
   const update = `UPDATE ${table} SET value = $1 WHERE id = $2 AND txid_current()::text = $3 RETURNING id`;
   const remove = `WITH old AS (SELECT id FROM ${table} WHERE created_at < now() - $1::float8 * interval '1 millisecond' ORDER BY created_at LIMIT $2::int FOR UPDATE SKIP LOCKED), gone AS (DELETE FROM ${table} WHERE id IN (SELECT id FROM old) RETURNING 1) SELECT count(*)::int AS n FROM gone`;
   const find = async (db: SqlExecutor, id: string) =>
-    rowsOf(await db.query(select, [id]), rowColumns)[0] as unknown as SubmissionRow | undefined;
+    submissionsOf(await db.query(select, [id]))[0];
   return {
     ddl: `CREATE TABLE ${table} (
   id text COLLATE "C" PRIMARY KEY,

@@ -65,7 +65,7 @@ export const laboratories: Readonly<Record<string, Laboratory>> = {
   },
   "two-doors": {
     shows: "that return page and webhooks of one payment are one order, whatever is killed",
-    minutes: 5,
+    minutes: 8,
     run: () => import("./two-doors/run.ts").then((lab) => lab.run()),
   },
   transaction: {

@@ -2,26 +2,14 @@
 
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Cluster, Redis } from "ioredis";
-import {
-  afterAll,
-  afterEach,
-  beforeAll,
-  beforeEach,
-  describe,
-  expect,
-  inject,
-  test,
-  vi,
-} from "vitest";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { RedisStore } from "../../src/index.ts";
 import { slotOf } from "../../src/stores/redis/clients/slots.ts";
-import { startSentinels } from "../lab/topologies/sentinel.ts";
 import { asking } from "../support/asking.ts";
 import {
   type AnyCluster,
   closeClient,
   clusterClients,
-  isNodeRedis,
   redisClients,
   statusOf,
   untilReady,
@@ -214,30 +202,6 @@ describe.each(clusterClients)("rule 9: a failover of a Cluster, with $name", ({ 
     // By the one that there was: it is replaced after 5 s of silence, which only a busy machine takes.
     const mostReplaced = Math.floor((performance.now() - from) / 5_000);
     expect(duplicates.mock.calls.length).toBeLessThanOrEqual(1 + mostReplaced);
-  });
-});
-
-// node-redis has Sentinels as a client of another kind.
-const withSentinels = redisClients.filter(({ name }) => !isNodeRedis(name));
-describe.each(withSentinels)("rule 9: a failover by Sentinels, with $name", ({ connect }) => {
-  test("a master that is paused together with the first Sentinel is left for the one that was elected", async () => {
-    const trio = await forTest(startSentinels(inject("redisServerBinary")));
-    const { target } = trio;
-    if (target.kind !== "sentinel") throw new Error("no Sentinels");
-    const proxy = await forTest(startProxy(target.ports[0] as number));
-    const client = connect(0, {
-      name: target.name,
-      sentinels: [proxy.port, ...target.ports].map((port) => ({ host: "127.0.0.1", port })),
-    });
-    await untilReady(client);
-    const lock = openLock({ store: new RedisStore(client), ttlMs: 2_000, acquireTimeoutMs: 600 });
-    await lock.check();
-
-    const master = await trio.masterOf("");
-    proxy.swallowRequests(true);
-    master.pause();
-    await lock.withLock(freshUser(), { waitMs: 30_000 }, () => {});
-    expect(await trio.masterOf("")).not.toBe(master);
   });
 });
 

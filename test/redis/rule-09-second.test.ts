@@ -58,27 +58,29 @@ describe.each(ioredisClusters)("rule 9: the second connection of $name", ({ conn
 });
 
 describe.each(ioredisClients)("rule 9: the second connection of $name", ({ connect }) => {
-  test("asks the Sentinels that the first has learned, for the one that was named may hang", async () => {
-    const trio = await forTest(startSentinels(inject("redisServerBinary")));
-    const { target } = trio;
-    if (target.kind !== "sentinel") throw new Error("no Sentinels");
-    const proxy = await forTest(startProxy(target.ports[0] as number));
-    const client = connect(0, {
-      name: target.name,
-      sentinels: [{ host: "127.0.0.1", port: proxy.port }],
-    });
-    await untilReady(client);
-    const lock = openLock({ store: new RedisStore(client), ...times });
-    await lock.check();
-    const master = await trio.masterOf("");
-    proxy.swallowRequests(true);
-    master.pause();
-    try {
-      await lock.withLock(freshUser(), { waitMs: 60_000 }, () => {});
-    } finally {
-      master.resume();
-    }
-  });
+  test.each(["alone", "first"])(
+    "asks the Sentinels that the first has learned, for the one that was named %s may hang",
+    async (named) => {
+      const trio = await forTest(startSentinels(inject("redisServerBinary")));
+      const { target } = trio;
+      if (target.kind !== "sentinel") throw new Error("no Sentinels");
+      const proxy = await forTest(startProxy(target.ports[0] as number));
+      const ports = [proxy.port, ...(named === "alone" ? [] : target.ports)];
+      const sentinels = ports.map((port) => ({ host: "127.0.0.1", port }));
+      const client = await untilReady(connect(0, { name: target.name, sentinels }));
+      const lock = openLock({ store: new RedisStore(client), ...times });
+      await lock.check();
+      const master = await trio.masterOf("");
+      proxy.swallowRequests(true);
+      master.pause();
+      try {
+        await lock.withLock(freshUser(), { waitMs: 60_000 }, () => {});
+        expect(await trio.masterOf("")).not.toBe(master);
+      } finally {
+        master.resume();
+      }
+    },
+  );
 
   const broken: readonly (readonly [string, (client: Redis) => void])[] = [
     ["throws", (client) => vi.spyOn(client, "duplicate").mockImplementation(boom)],

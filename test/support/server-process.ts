@@ -165,11 +165,13 @@ function hasEnded(child: ChildProcess): boolean {
   return child.exitCode !== null || child.signalCode !== null;
 }
 
-/**
- * Whether a server on this port answers PING, within a second. "Not authenticated" is an answer too;
- * "still loading" is not.
- */
+/** Whether a server on this port answers PING. "Not authenticated" is an answer; "still loading" is not. */
 export function answersPing(port: number): Promise<boolean> {
+  return answers(port, "PING\r\n", /^\+PONG|^-NOAUTH/);
+}
+
+/** Whether the reply to a command, within a second, is like this. */
+export function answers(port: number, command: string, like: RegExp): Promise<boolean> {
   return new Promise((resolve) => {
     const socket = createConnection({ port, host: "127.0.0.1" });
     const done = (answered: boolean): void => {
@@ -179,7 +181,7 @@ export function answersPing(port: number): Promise<boolean> {
     socket.setTimeout(1_000, () => done(false));
     socket.once("error", () => done(false));
     socket.once("close", () => done(false));
-    socket.once("data", (reply) => done(/^\+PONG|^-NOAUTH/.test(reply.toString())));
-    socket.write("PING\r\n");
+    socket.once("data", (reply) => done(like.test(reply.toString())));
+    socket.write(command);
   });
 }

@@ -1,12 +1,12 @@
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { createConnection } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { atExit } from "./at-exit.ts";
 import { freePort } from "./free-port.ts";
 import { installOnDebian } from "./server-binary.ts";
+import { answers } from "./server-process.ts";
 import { until } from "./until.ts";
 
 const running = new Set<ChildProcess>();
@@ -39,7 +39,9 @@ export async function startTwemproxy(ports: readonly number[]): Promise<Twemprox
   const child = spawn("nutcracker", args, { stdio: "ignore" });
   running.add(child);
   child.once("exit", () => running.delete(child));
-  await until(() => answersEval(port), { what: "twemproxy to answer", boundMs: 30_000 });
+  // It has no PING, no INFO and no HELLO.
+  const one = "*4\r\n$4\r\neval\r\n$8\r\nreturn 1\r\n$1\r\n1\r\n$1\r\na\r\n";
+  await until(() => answers(port, one, /^:1/), { what: "twemproxy to answer", boundMs: 30_000 });
   return {
     port,
     async stop() {
@@ -49,20 +51,4 @@ export async function startTwemproxy(ports: readonly number[]): Promise<Twemprox
       rmSync(dir, { recursive: true, force: true });
     },
   };
-}
-
-/** It has no PING, no INFO and no HELLO. */
-function answersEval(port: number): Promise<boolean> {
-  return new Promise((resolve) => {
-    const socket = createConnection({ port, host: "127.0.0.1" });
-    const done = (answered: boolean): void => {
-      socket.destroy();
-      resolve(answered);
-    };
-    socket.setTimeout(1_000, () => done(false));
-    socket.once("error", () => done(false));
-    socket.once("close", () => done(false));
-    socket.once("data", (reply) => done(reply.toString().startsWith(":1")));
-    socket.write("*4\r\n$4\r\neval\r\n$8\r\nreturn 1\r\n$1\r\n1\r\n$1\r\na\r\n");
-  });
 }

@@ -2,7 +2,10 @@ import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { page, ROOT } from "../docs/page.ts";
-import { misfits } from "../lab/simulation/mutants/workshop.ts";
+import { flaws } from "../lab/nets/mutants.ts";
+import { pageFlaws } from "../lab/sequences/mutants.ts";
+import { misfits, mutations } from "../lab/simulation/mutants/workshop.ts";
+import { sqlMutations } from "../lab/transaction/mutants.ts";
 
 const protocol = page("docs/internals/protocol.md").text;
 const rules = numbers(protocol, /^(\d+)\. \*\*/gm);
@@ -71,5 +74,5 @@ test("every promise of the README has a test and a limit", () => {
 
 // The hunt itself takes minutes, and would find it out too late.
 test("every mutant fits src, in one place", async () => {
-  expect(await misfits()).toEqual([]);
+  expect(await misfits([...mutations, ...sqlMutations, ...flaws, ...pageFlaws])).toEqual([]);
 });

@@ -1,7 +1,8 @@
 import type { Framework } from "../../http/frameworks.ts";
 import { Progress } from "../progress.ts";
-import { runBroken } from "../sequences/mutants.ts";
+import { runBroken as runBrokenPages } from "../sequences/mutants.ts";
 import { type Change, changed, misfits, sources } from "../simulation/mutants/workshop.ts";
+import { runBroken as runBrokenSql } from "../transaction/mutants.ts";
 import { cast, type NetName } from "./nets.ts";
 
 /** A flaw that was in the sources once, or could be, put into them. */
@@ -145,8 +146,8 @@ export const flaws: readonly Flaw[] = [
     family: "express",
     name: "a handler that rejects never ends",
     in: "run",
-    find: "held.failed(); if (isPromise) held.finished();",
-    replace: "held.failed(); if (isPromise) held.begin();",
+    find: "if (isPromise) held.finished();",
+    replace: "if (isPromise) held.begin();",
   },
   {
     net: "fail-anywhere",
@@ -161,8 +162,8 @@ export const flaws: readonly Flaw[] = [
     family: "fastify",
     name: "a handler that rejects never ends",
     in: "run",
-    find: "this.failed(); if (isPromise) held.finished();",
-    replace: "this.failed(); if (isPromise) held.begin();",
+    find: "else held.finished(); throw error;",
+    replace: "else held.begin(); throw error;",
   },
   {
     net: "fail-anywhere",
@@ -196,6 +197,7 @@ export async function run(): Promise<void> {
     console.log(`${net}, ${family}: ${name}\n  after ${runs}: ${outcome}`);
   }
   console.log(`${chosen.length - survivors} of ${chosen.length} flaws were noticed.`);
-  survivors += await runBroken(words);
+  survivors += await runBrokenPages(words);
+  survivors += await runBrokenSql(words);
   if (survivors > 0) process.exitCode = 1;
 }

@@ -1,3 +1,5 @@
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { page } from "../../docs/page.ts";
 import { Consumers, ownVersions, type Project } from "../../package/consumer-project.ts";
@@ -14,6 +16,10 @@ beforeAll(async () => {
     packages: {
       ...ownVersions("pg", "mysql2"),
       "drizzle-orm": "~0.45.0",
+      prisma: "~7.10.0",
+      "@prisma/adapter-mariadb": "~7.10.0",
+      "@prisma/adapter-pg": "~7.10.0",
+      "@prisma/client": "~7.10.0",
       kysely: "~0.28.0",
       knex: "~3.3.0",
       postgres: "~3.4.0",
@@ -24,6 +30,18 @@ beforeAll(async () => {
 });
 afterAll(() => consumers?.remove());
 
+/** A client of Prisma without a model. */
+async function generatePrisma(database: string): Promise<void> {
+  const provider = database === "PostgreSQL" ? "postgresql" : "mysql";
+  const client = `provider = "prisma-client-js"\n output = "./prisma-${database}"`;
+  const schema = `generator client {\n ${client}\n}\ndatasource db {\n provider = "${provider}"\n}`;
+  await writeFile(join(project.folder, "schema.prisma"), schema);
+  // It would be downloaded, and is for migrations alone.
+  const env = { PRISMA_SCHEMA_ENGINE_BINARY: process.execPath };
+  const prisma = "node_modules/prisma/build/index.js";
+  await project.node([prisma, "generate", "--schema=schema.prisma"], env);
+}
+
 /** What the guide prints for each of them. */
 const executors = Object.fromEntries(
   page("docs/guide/transaction.md")
@@ -32,14 +50,15 @@ const executors = Object.fromEntries(
 );
 
 test.each([
-  ["PostgreSQL", startPostgres, "Kysely, Knex, Drizzle, TypeORM, postgres.js"],
-  ["MariaDB", startMariadb, "Kysely, Knex, Drizzle, TypeORM"],
+  ["PostgreSQL", startPostgres, "Kysely, Knex, Drizzle, TypeORM, Prisma 7, postgres.js"],
+  ["MariaDB", startMariadb, "Kysely, Knex, Drizzle, TypeORM, Prisma 7"],
 ] as const)(
   "query builders on %s are executors as the guide prints them",
   async (name, start, all) => {
     const server = await start();
     if (server === undefined) return console.warn(`NOT run: there is no ${name} here`);
     try {
+      await generatePrisma(name);
       const args = ["builders.js", name, server.url, JSON.stringify(executors)];
       expect((await project.node(args)).trim()).toBe(all);
     } finally {

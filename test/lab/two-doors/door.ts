@@ -1,7 +1,10 @@
+import { randomUUID } from "node:crypto";
 import { Redis } from "ioredis";
-import { RedisStore, SubmitLock } from "../../../src/index.ts";
+import pg from "pg";
+import { type Lease, RedisStore, SubmitLock } from "../../../src/index.ts";
 import type { CompleteRequest } from "../../../src/lock/store.ts";
-import type { DoorCall, FromDoor, Step, ToDoor } from "./protocol.ts";
+import { SubmissionTable } from "../../../src/sql/index.ts";
+import { type DoorCall, type FromDoor, type Step, type ToDoor, tableOf } from "./protocol.ts";
 
 let goOn: () => void = () => {};
 let call: DoorCall | undefined;
@@ -22,36 +25,47 @@ class StoppingStore extends RedisStore {
   }
 }
 
-const redis = new Redis(Number(process.argv[2]), "127.0.0.1");
-const times = { ttlMs: Number(process.argv[3]), acquireTimeoutMs: 1_000, commandTimeoutMs: 500 };
+const [, , redisPort, ttlMs, url] = process.argv;
+const redis = new Redis(Number(redisPort), "127.0.0.1");
+const times = { ttlMs: Number(ttlMs), acquireTimeoutMs: 1_000, commandTimeoutMs: 500 };
 const lock = new SubmitLock({ store: new StoppingStore(redis), ...times });
+const db = new pg.Client({ connectionString: url });
+await db.connect();
+const submissions = new SubmissionTable();
 
 /** The door's work: the only function that writes an order. */
-async function placeOrder({ isUnique, payment }: DoorCall): Promise<string> {
-  const order = `order-of-${process.pid}-${Math.random()}`;
-  await stop("commit");
-  if (!isUnique) {
-    await redis.rpush(`orders:${payment}`, order);
-    return order;
+async function placeOrder({ payment, way }: DoorCall, lease: Lease): Promise<string> {
+  const insert = async (more = ""): Promise<string> => {
+    const text = `INSERT INTO ${tableOf(way)} VALUES ($1, $2) ${more} RETURNING number`;
+    return Object((await db.query(text, [payment, randomUUID()])).rows[0]).number;
+  };
+  if (way === "a transaction") {
+    await db.query("BEGIN");
+    const { value } = await submissions.once(db, lease.submission, insert);
+    await stop("commit");
+    await db.query("COMMIT");
+    return value;
   }
-  // INSERT … ON CONFLICT: a second run finds the order of the first.
-  const placed = await redis.hsetnx(`unique:${payment}`, "order", order);
-  if (placed === 1) await redis.rpush(`orders:${payment}`, order);
-  return (await redis.hget(`unique:${payment}`, "order")) ?? order;
+  await stop("commit");
+  // A second run finds the order of the first.
+  return await insert(
+    way === "a unique key" ? "ON CONFLICT (payment) DO UPDATE SET payment = $1" : "",
+  );
 }
 
 async function answer(asked: DoorCall): Promise<FromDoor> {
   call = asked;
   const submission = { id: asked.payment };
   try {
-    const work = async () => {
-      const order = await placeOrder(asked);
+    const work = async (lease: Lease) => {
+      const order = await placeOrder(asked, lease);
       await stop("return");
       return order;
     };
     const { value } = await lock.once(`payment:${asked.payment}`, submission, work);
     return { order: value };
   } catch (error) {
+    await db.query("ROLLBACK");
     return { failed: `${(error as { code?: string }).code}` };
   }
 }

@@ -1,8 +1,14 @@
+/** What keeps a payment's order from being placed again, beside `lock.once`. */
+export const ways = ["nothing else", "a unique key", "a transaction"] as const;
+export type Way = (typeof ways)[number];
+
+/** The transaction has to do without a unique key. */
+export const tableOf = (way: Way): string => (way === "a unique key" ? "keyed_orders" : "orders");
+
 /** A call of one door, which stops before each step until it is told to go on. */
 export interface DoorCall {
   readonly payment: string;
-  /** Whether the order's table has a unique key on the payment. */
-  readonly isUnique: boolean;
+  readonly way: Way;
   /** Steps before which it does not stop. */
   readonly goes: readonly Step[];
 }

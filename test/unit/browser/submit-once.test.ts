@@ -529,7 +529,7 @@ describe("a body", () => {
       const init = { method: "POST", body, duplex: "half" } as unknown as RequestInit;
       const call = openPage().submitOnce(`${server.url}/`, init);
       await expect(call).rejects.toThrow(TypeError);
-      await expect(call).rejects.toThrow(`init.body: got [object ${name}]`);
+      await expect(call).rejects.toThrow(`body: got 30000, cors, [object ${name}]`);
     }
     expect(server.received).toEqual([]);
   });
@@ -675,6 +675,24 @@ describe("the id of a name", () => {
     expect([first, second]).toEqual([id, id]);
     expect(third).not.toBe(id);
   });
+});
+
+test("a 4xx keeps the id while other content is on its way with it", async () => {
+  const { submitOnce } = openPage();
+  const held: Parameters<Step>[0][] = [];
+  const hold: Step = (res) => void held.push(res);
+  server.script(hold, hold);
+  const click = async (body: string) =>
+    (await submitOnce(`${server.url}/`, { ...order, body, once: { name: "cart" } })).status;
+  const [small, large] = [click("small"), click("large")];
+  await until(() => held.length === 2, { what: "both" });
+  const first = server.received.findIndex(({ body }) => body === "small");
+  held[first]?.writeHead(402).end();
+  expect(await small).toBe(402);
+  expect(await click("small")).toBe(201);
+  held[1 - first]?.writeHead(201).end();
+  expect(await large).toBe(201);
+  expect(new Set(server.ids).size).toBe(1);
 });
 
 describe("a 4xx after an order that was sent without an answer", () => {

@@ -1,6 +1,9 @@
 // Each query builder as the guide says: `builders.js DATABASE URL EXECUTORS`, the last as JSON.
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
+import { createRequire } from "node:module";
+import { PrismaMariaDb } from "@prisma/adapter-mariadb";
+import { PrismaPg } from "@prisma/adapter-pg";
 import { drizzle as drizzleMysql } from "drizzle-orm/mysql2";
 import { drizzle as drizzlePg } from "drizzle-orm/node-postgres";
 import { sql as drizzleSql } from "drizzle-orm/sql";
@@ -20,8 +23,8 @@ const table = new SubmissionTable({ dialect: isPostgres ? "postgresql" : "mysql"
 
 /** The code of the guide, as it is printed. */
 function executorOf(name, scope) {
-  const code = isPostgres ? printed[name] : printed[name].replace("split(/\\$\\d+/)", 'split("?")');
-  return new Function(...Object.keys(scope), `return (${code})`)(...Object.values(scope));
+  const code = `return (${printed[name]})`;
+  return new Function(...Object.keys(scope), code)(...Object.values(scope));
 }
 
 const pgPool = isPostgres ? new pg.Pool({ connectionString: url }) : undefined;
@@ -67,6 +70,20 @@ const builders = {
       pool: db.manager,
       transaction: (work) => db.transaction(work),
       close: () => db.destroy(),
+    };
+  },
+  "Prisma 7"() {
+    const { hostname: host, port, username: user } = new URL(url);
+    const adapter = isPostgres
+      ? new PrismaPg({ connectionString: url })
+      : new PrismaMariaDb({ host, port: Number(port), user, database: "shop" });
+    const { PrismaClient } = createRequire(import.meta.url)(`./prisma-${database}`);
+    const db = new PrismaClient({ adapter });
+    const of = (tx) => executorOf("Prisma 7", { tx });
+    return {
+      pool: of(db),
+      transaction: (work) => db.$transaction((tx) => work(of(tx))),
+      close: () => db.$disconnect(),
     };
   },
   ...(isPostgres && {

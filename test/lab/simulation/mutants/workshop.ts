@@ -12,7 +12,7 @@ export interface Change extends Edit {
 
 /** One rule of the protocol, broken by a change of the text. */
 export interface Mutation extends Change {
-  /** The place in docs/internals/protocol.md: the number of the rule, or the script. */
+  /** The place in docs/internals/protocol.md: the number of the rule, or the script; of SQL the test. */
   readonly rule: string;
   /** Most seeds need more than 5,000 schedules to notice it. `--short` leaves it out. */
   readonly isRare: boolean;
@@ -30,14 +30,13 @@ interface Edit {
   readonly replace: string;
 }
 
-/** Every mutant, by the subject that it breaks. */
-export const mutations: readonly Mutation[] = readFileSync(
-  new URL("mutants.diff", import.meta.url),
-  "utf8",
-)
-  .split(/\n\n+/)
-  .filter((block) => !block.startsWith("#"))
-  .map(mutationOf);
+/** Every mutant of the protocol, by the subject that it breaks. */
+export const mutations: readonly Mutation[] = mutationsOf(new URL("mutants.diff", import.meta.url));
+
+export function mutationsOf(file: URL): readonly Mutation[] {
+  const blocks = readFileSync(file, "utf8").split(/\n\n+/);
+  return blocks.filter((block) => !block.startsWith("#")).map(mutationOf);
+}
 
 function mutationOf(block: string): Mutation {
   const [title = "", ...edits] = block.trimEnd().split("\n@ ");
