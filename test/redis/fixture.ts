@@ -7,7 +7,11 @@ import {
   type SubmitLockOptions,
 } from "../../src/index.ts";
 import { portOf } from "../../src/stores/redis/clients/port-of.ts";
-import { acquireOnceScript, acquireScript } from "../../src/stores/redis/commands/acquire.ts";
+import {
+  acquireOnceScript,
+  acquireScript,
+  lookUpScript,
+} from "../../src/stores/redis/commands/acquire.ts";
 import { completeScript } from "../../src/stores/redis/commands/complete.ts";
 import { freeScript, inspectScript } from "../../src/stores/redis/commands/on-call.ts";
 import { extendScript, releaseScript } from "../../src/stores/redis/commands/release.ts";
@@ -148,6 +152,7 @@ const calls = (...scripts: string[]): ((argv: string[]) => boolean) => {
 };
 
 export const isAcquire: (argv: string[]) => boolean = calls(acquireScript, acquireOnceScript);
+export const isLookUp: (argv: string[]) => boolean = calls(lookUpScript);
 export const isExtend: (argv: string[]) => boolean = calls(extendScript);
 export const isRelease: (argv: string[]) => boolean = calls(releaseScript);
 export const isComplete: (argv: string[]) => boolean = calls(completeScript);
