@@ -3,7 +3,7 @@ import { finished, isErrored, Readable } from "node:stream";
 import type { FastifyReply } from "fastify";
 import type { Capture, WantedAnswer } from "../http/port.ts";
 import { type RequestLease, warnIfHeldToMaxHold } from "../http/request-lease.ts";
-import { listedHeaders, type Picked } from "../http/stored-answer.ts";
+import { listedHeaders, type Picked, withoutOuter } from "../http/stored-answer.ts";
 import type { AnswerToStore } from "../lock/record.ts";
 import { isNodeStream, type NodeStream, ResponseCapture, webStreamOf } from "../node/capture.ts";
 import type { NodeExchange } from "../node/exchange.ts";
@@ -53,6 +53,8 @@ export class ReplyWatch implements Capture {
   readonly #held: RequestLease;
   readonly #wanted: WantedAnswer | undefined;
   readonly #raw: ResponseCapture | undefined;
+  /** The headers that the reply had before the handler began. */
+  #outer: Picked = Object.create(null);
   #answer: AnswerToStore | undefined;
   /** That of the error handler. */
   #others: AnswerToStore | undefined;
@@ -76,6 +78,11 @@ export class ReplyWatch implements Capture {
     this.#held = held;
     this.#wanted = wanted;
     if (wanted !== undefined) {
+      try {
+        this.#outer = listedHeaders(wanted.storedHeaders, reply.getHeaders());
+      } catch {
+        // Such as a value that is not a text: Fastify fails when it sends it.
+      }
       this.#raw = new ResponseCapture(reply.raw, wanted);
       firstHooks.set(reply, (body) => this.#serialised(body));
     }
@@ -204,7 +211,7 @@ export class ReplyWatch implements Capture {
     const { statusCode: status } = this.#reply;
     let headers: Picked;
     try {
-      headers = listedHeaders(storedHeaders, this.#reply.getHeaders());
+      headers = withoutOuter(listedHeaders(storedHeaders, this.#reply.getHeaders()), this.#outer);
     } catch {
       // Such as a value that is not a text: the client gets its answer, and a retry none.
       return { status };

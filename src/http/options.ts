@@ -148,7 +148,7 @@ export function resolveIdempotencyOptions<Source>(
   acquireTimeoutMs: number,
 ): ResolvedIdempotency<Source> {
   checkOptionNames("idempotency", options, Object.keys(idempotencyNames));
-  const { key = "optional", store = "success", maxBodyBytes = 65_536, waitMs = 0 } = options;
+  const { key = "optional", store = "success", maxBodyBytes = 65_536, waitMs = 5_000 } = options;
   if (key !== "optional" && key !== "required" && key !== "ignored") {
     throw invalidOption("idempotency.key", '"optional", "required" or "ignored"', key);
   }

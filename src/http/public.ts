@@ -40,7 +40,10 @@ export interface IdempotencyOptions<Source> {
    * and headers are kept: a retry gets them if 3xx, else 409. @defaultValue 65 536
    */
   readonly maxBodyBytes?: number | undefined;
-  /** How long a retry of a submission in flight waits, in ms: 0 to 30 000. @defaultValue 0 */
+  /**
+   * How long a repeat of a submission in flight waits, in ms: 0 to 30 000. Whatever the first request
+   * is answered meanwhile, the repeat gets it, also what is not kept. @defaultValue 5 000
+   */
   readonly waitMs?: number | undefined;
   /** An http(s) URL, for `type` and `Link` of the problems `idempotency_…`. @defaultValue none */
   readonly docs?: string | undefined;

@@ -153,6 +153,18 @@ export function listedHeaders(
   return picked;
 }
 
+/**
+ * Takes away what was on the response before the handler began and has not changed: outer middleware
+ * makes it anew for each request. Headers of the body stay, whoever has set them.
+ */
+export function withoutOuter(headers: Picked, outer: Picked): Picked {
+  for (const name in outer) {
+    if (!name.startsWith("content-") && `${headers[name]}` === `${outer[name]}`)
+      delete headers[name];
+  }
+  return headers;
+}
+
 export function textOf(value: unknown): string | string[] | undefined {
   if (value === undefined || value === null) return undefined;
   return Array.isArray(value) ? value.map(String) : String(value);

@@ -3,13 +3,7 @@ import type { ParameterizedContext } from "koa";
 import type { Capture, WantedAnswer } from "../http/port.ts";
 import { bodyToRepeat } from "../http/stored-answer.ts";
 import type { AnswerToStore, StoredAnswer } from "../lock/record.ts";
-import {
-  type Head,
-  isNodeStream,
-  pickHeaders,
-  ResponseCapture,
-  webStreamOf,
-} from "../node/capture.ts";
+import { type Head, isNodeStream, ResponseCapture, webStreamOf } from "../node/capture.ts";
 
 // biome-ignore lint/suspicious/noExplicitAny: any state and any context of the application fits.
 export type AnyContext = ParameterizedContext<any, any, any>;
@@ -115,7 +109,7 @@ export class ContextCapture implements Capture {
 
   #read(): Head & AnswerToStore {
     const { body, response, status } = this.#ctx;
-    const headers = pickHeaders(this.#wanted.storedHeaders, this.#ctx.res);
+    const headers = this.#response.headers();
     const isAbsent = body === undefined || body === null;
     const { _explicitNullBody } = response as { readonly _explicitNullBody?: boolean };
     // As Koa answers where the status, or an explicit `null`, excludes a body.

@@ -1,6 +1,6 @@
 import type { ServerResponse } from "node:http";
 import type { Capture, WantedAnswer } from "../http/port.ts";
-import { listedHeaders, type Picked, textOf } from "../http/stored-answer.ts";
+import { listedHeaders, type Picked, textOf, withoutOuter } from "../http/stored-answer.ts";
 import type { AnswerHeaders, AnswerToStore } from "../lock/record.ts";
 
 type Method = (this: ServerResponse, ...args: unknown[]) => unknown;
@@ -42,6 +42,8 @@ export interface Head {
 export class ResponseCapture implements Capture {
   readonly #res: ServerResponse;
   readonly #wanted: WantedAnswer;
+  /** The headers that the response had before the handler began. */
+  readonly #outer: Picked;
   /** The captured `writeHead`. */
   readonly #writeHead: unknown;
   #head: Head | undefined;
@@ -63,6 +65,7 @@ export class ResponseCapture implements Capture {
   constructor(res: ServerResponse, wanted: WantedAnswer) {
     this.#res = res;
     this.#wanted = wanted;
+    this.#outer = pickHeaders(wanted.storedHeaders, res);
     const methods = res as unknown as Methods;
     const capturing = (name: keyof Methods): Method => {
       const original = methods[name];
@@ -163,8 +166,13 @@ export class ResponseCapture implements Capture {
 
   #headOf([status, second, third]: readonly unknown[]): Head {
     const given = (typeof second === "string" ? third : (second ?? third)) as GivenHeaders;
-    const headers = pickHeaders(this.#wanted.storedHeaders, this.#res, given);
+    const headers = this.headers(given);
     return { status: Number(status), headers };
+  }
+
+  /** The stored headers that the response has now, without those of outer middleware. */
+  headers(given?: GivenHeaders): Picked {
+    return withoutOuter(pickHeaders(this.#wanted.storedHeaders, this.#res, given), this.#outer);
   }
 
   /** Keeps the head at the first call that sends any of the answer, before it is sent. */

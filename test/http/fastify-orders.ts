@@ -61,7 +61,7 @@ export function openOrders({ guard: ofGuard, app: ofApp, times, bare }: OrderOpt
       app.post("/orders", route, protect(handler)),
     /** The text of everything of the user's in Redis. */
     async records(): Promise<string[]> {
-      const keys = await redis.keys(`*${user}*`);
+      const keys = (await redis.keys(`*${user}*`)).filter((key) => !key.endsWith(":told"));
       return (await Promise.all(keys.map((key) => redis.get(key)))) as string[];
     },
     /** The answer, and what its retry gets. */

@@ -18,7 +18,8 @@ async function openServer(
   ofApp: App = {},
   answer = (reply: FastifyReply): unknown => reply.send({ a: 1 }),
 ) {
-  const orders = openOrdersForTest({ app: { forceCloseConnections: true, ...ofApp } as never });
+  const app = { forceCloseConnections: true, ...ofApp } as never;
+  const orders = openOrdersForTest({ app, guard: { idempotency: { waitMs: 0 } } });
   const [begun, goOn] = [gate(), gate()];
   const seen = { runs: 0, ended: 0, aborted: false };
   orders.place(async (request, reply) => {

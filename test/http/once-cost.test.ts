@@ -73,7 +73,7 @@ describe("once cost", () => {
           turn.answer(201, { run });
         },
       });
-      const elsewhere = await openOnce({ framework });
+      const elsewhere = await openOnce({ framework, guard: { idempotency: { waitMs: 0 } } });
       const retry = () => elsewhere.submit({ key: orderKey, user: once.shop.user });
       const first = await once.submit({ key: orderKey });
       await held;

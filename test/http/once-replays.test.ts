@@ -1,4 +1,5 @@
 import { channel } from "node:diagnostics_channel";
+import type { ServerResponse } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
 import type { ReplayMessage } from "../../src/express/index.ts";
@@ -12,6 +13,7 @@ import { gate } from "./gate.ts";
 import { layerThatWaits } from "./layers.ts";
 import {
   codeOf,
+  everywhere,
   type OnceShop,
   openOnce,
   openWaiting,
@@ -19,7 +21,7 @@ import {
   ownReplay,
   unmarked,
 } from "./once-shop.ts";
-import type { Told } from "./turn.ts";
+import type { Layer, Told } from "./turn.ts";
 
 const headersOf = (info: Told | undefined) => Object(Object(info)["answer"]).headers;
 
@@ -325,3 +327,39 @@ describe.each(newest)("$name", (framework: Framework) => {
     });
   });
 });
+
+describe.each([...everywhere, ...newest.filter(({ family }) => family === "fastify")])(
+  "$name",
+  (framework: Framework) => {
+    test("headers of outer middleware are those of the request, and not of the first answer", async () => {
+      let links = 0;
+      const head = () => ({
+        link: `<${++links}>; rel=next`,
+        "cache-control": "no-store",
+        vary: "Origin",
+      });
+      const set = (res: ServerResponse) => {
+        for (const [name, value] of Object.entries(head())) res.setHeader(name, value);
+      };
+      const outer: Layer = {
+        node: async (_req, res) => set(res),
+        express: () => (_req, res, next) => {
+          set(res);
+          next();
+        },
+        koa: () => async (ctx, next) => {
+          set(ctx.res);
+          await next();
+        },
+      };
+      const once = await openOnce({ framework, outside: [outer] });
+      const [first, second] = await once.twice();
+      expect([first.headers["link"], second.headers["link"]]).toEqual([
+        "<1>; rel=next",
+        "<2>; rel=next",
+      ]);
+      expect(second.headers["cache-control"]).toBe("no-store");
+      for (const text of await once.records()) expect(text).not.toMatch(/rel=next|no-store|Origin/);
+    });
+  },
+);

@@ -81,6 +81,9 @@ const forms: Record<string, string> = {
     <input name="cart" value="CART"><button>Buy</button></form><iframe name="elsewhere"></iframe>`,
   tokens: `<form method="post" action="/orders">USER<input name="cart" value="CART">
     <input type="hidden" name="_csrf" value="RANDOM"><button>Buy</button></form>`,
+  // As a page without JavaScript has it: the server has made the id.
+  token: `<form method="post" action="/orders">USER<input name="cart" value="CART">
+    <input type="hidden" name="submissionId" value="id-CART"><button>Buy</button></form>`,
   dialog: `<dialog open><form method="dialog"><button>Close</button></form></dialog>`,
   buttons: `<form method="post" action="/orders">USER
     <button name="cart" value="CART-one">One</button>
@@ -265,6 +268,28 @@ describe.each([
     expect(five).not.toBe(one);
     await goesBack();
     expect(await buys("text=One")).toBe(one);
+  });
+});
+
+describe("a form that is clicked twice", () => {
+  test("shows the answer of the first click, a declined card too, and another card is an order", async () => {
+    await shop.begin({
+      framework: "express",
+      ...{ waitMs: 20_000, isPatient: true, beforeMs: 600, afterMs: 0, declines: 1, leaves: true },
+    });
+    shop.received = 0;
+    user = freshUser();
+    page = await browser.context.newPage();
+    await page.goto(`${shop.origin}/shop/unprotected/token?user=${user}`);
+    await ready();
+    // As slow as a hand: of two clicks within a few milliseconds Chromium sends one request.
+    await page.dblclick("button", { delay: 100, noWaitAfter: true });
+    await page.getByText("declined").waitFor({ timeout: 30_000 });
+    expect([shop.received, ordersOf()]).toEqual([2, []]);
+    await page.goBack({ waitUntil: "commit" });
+    await page.fill("[name=cart]", `${user}-other-card`);
+    const order = await buys();
+    expect(ordersOf(`${user}-other-card`)).toEqual([order]);
   });
 });
 
