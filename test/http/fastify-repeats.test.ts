@@ -54,14 +54,16 @@ function failsOnce(app: FastifyInstance): void {
 }
 
 /** A method of each reply that fails when it is called for the first time. */
-const failsOnceIn = (name: "send" | "getHeaders", at = 1) => (app: FastifyInstance) => {
-  let times = 0;
-  replies((reply) => {
-    const method = reply[name] as (...args: unknown[]) => never;
-    reply[name] = (...args: unknown[]) =>
-      ++times === at ? (fail() as never) : Reflect.apply(method, reply, args);
-  })(app);
-};
+const failsOnceIn =
+  (name: "send" | "getHeaders", at = 1) =>
+  (app: FastifyInstance) => {
+    let times = 0;
+    replies((reply) => {
+      const method = reply[name] as (...args: unknown[]) => never;
+      reply[name] = (...args: unknown[]) =>
+        ++times === at ? (fail() as never) : Reflect.apply(method, reply, args);
+    })(app);
+  };
 
 const answers: readonly Row[] = [
   {
