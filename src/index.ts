@@ -16,6 +16,7 @@ export type {
   LockedWork,
   ReleaseOptions,
   SubmissionAttempt,
+  ToldOptions,
 } from "./lock/lease.ts";
 export type { CheckOptions, FreeOptions, LockStats } from "./lock/on-call.ts";
 export type { OnceOptions, OnceResult } from "./lock/once.ts";

@@ -131,7 +131,10 @@ export interface Contended extends Refused {
   readonly sameSubmission: boolean;
   /** This submission was completed, but its answer was not kept, or this client cannot read it. */
   readonly answerUnavailable: boolean;
-  /** The guard waited (`waitMs`), and the submission ended, but kept no answer: a retry may run. */
+  /**
+   * The guard waited (`waitMs`), and the submission ended with an answer that was neither kept nor told:
+   * a retry may run.
+   */
   readonly hasEnded?: boolean | undefined;
   /** `cooldownMs` is not over, or, on Koa, the second after an order whose client has left. */
   readonly isCooldown: boolean;

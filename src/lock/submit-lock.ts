@@ -117,7 +117,7 @@ export class SubmitLock {
   /**
    * For guards: acquires for a submission and, while the same submission is in flight, waits for its
    * end instead. Never takes the lock after that. A caller that was waiting when the run ended is
-   * `told` the answer of {@link ReleaseOptions.told}. Settles within `waitMs` and an attempt.
+   * `told` the answer of {@link ToldOptions}. Settles within `waitMs` and an attempt.
    *
    * @param waitMs in milliseconds; 0 to wait for nothing.
    * @param isAbandoned says that the caller needs no answer any more.

@@ -178,6 +178,23 @@ describe("once processes", () => {
   }
 
   describe.each(pairs)("$first and $second", ({ first, second }) => {
+    test("P9, rule 25: a click that waits elsewhere is told a declined card, and a later one runs", async () => {
+      const [one, other] = (await start([first, second])) as [ShopProcess, ShopProcess];
+      const order = freshUser();
+      const headers = { "x-user": order, "x-order": order, "idempotency-key": randomUUID() };
+      const click = submit(one, { ...headers, "x-answer": "402" });
+      await until(() => one.started.length === 1, { what: "the order to start" });
+      const waiting = submit(other, headers);
+      // Time for it to be contended.
+      await sleep(100);
+      one.finish(order);
+      const [{ body, status }, told] = await Promise.all([click, waiting]);
+      expect([status, told.status, told.body]).toEqual([402, 402, body]);
+      expect(told.headers["idempotent-replayed"]).toBe("true");
+      expect((await submit(other, { ...headers, "x-work-ms": "0" })).status).toBe(201);
+      expect([one.started.length, other.started.length]).toEqual([1, 1]);
+    });
+
     test("a submission whose process was killed runs again as soon as its lease has run out", async () => {
       const ttlMs = 2_000;
       const [one, other] = (await start([first, second], ttlMs)) as [ShopProcess, ShopProcess];

@@ -19,7 +19,7 @@ export interface ToShop {
 
 /**
  * A server process of its own: `shop-process.ts FRAMEWORK REDIS_PORT [TTL_MS]`. An order runs until
- * the parent lets it finish, or for as long as its header `X-Work-Ms` says; with `X-Ends: exit` or
+ * the parent lets it finish, or for as long as its header `X-Work-Ms` says, and is answered 201 or `X-Answer`; with `X-Ends: exit` or
  * `abort`, its process ends right behind its answer. That no two orders of one
  * user run at a time, in whichever process, is counted in Redis itself.
  */
@@ -63,7 +63,7 @@ async function handler(turn: Turn): Promise<void> {
   await (workMs === undefined ? mayFinish(order) : sleep(Number(workMs)));
   await counter.decr(till);
   // No two runs have the same receipt.
-  turn.answer(201, { order, receipt: randomUUID() });
+  turn.answer(Number(turn.req.headers["x-answer"] ?? 201), { order, receipt: randomUUID() });
 }
 
 const server = framework.makeServer({

@@ -14,6 +14,8 @@ const RECORD = ["-DOWNERS=1", "-DTIMEOUT=1", "-DEXTENDS=1", "-DRECORD"];
 const LONGER_RECORD = ["-DOWNERS=1", "-DTIMEOUT=2", "-DEXTENDS=1", "-DRECORD"];
 /** Another model: calls with the keys of several customers. */
 const SHARED = ["-DSHARED"];
+/** Another one: what a run tells those who wait for it. */
+const TOLD = ["-DTOLD"];
 const PERSON = ["-DOWNERS=1", "-DTIMEOUT=1", "-DEXTENDS=1", "-DPERSON"];
 
 interface Switch {
@@ -75,6 +77,10 @@ const SAFEGUARDS: readonly Switch[] = [
   ...switches(SHARED, {
     NO_QUESTION: ["a shared call is asked for before", "mutual_exclusion"],
     NO_READ_BACK: ["what was written is read back", "mutual_exclusion"],
+  }),
+  ...switches(TOLD, {
+    NO_RUN_COMPARED: ["an answer is told by the run that is waited for", "told_its_own"],
+    NO_ONE_STEP: ["letting go and telling are one step", "told_at_all"],
   }),
   ...switches(PERSON, {
     NO_TOMBSTONE: ["free leaves a tombstone", "mutual_exclusion"],
@@ -205,6 +211,7 @@ function checkAll(folder: string): number {
     { what: "the same with a clock that is set back", constants: [...ONE_OWNER, "-DSTEP"] },
     { what: "the same with nodes that refuse", constants: [...ONE_OWNER, "-DNODES"] },
     { what: "calls of several customers, and shards", constants: SHARED },
+    { what: "callers that wait, and what runs tell", constants: TOLD },
     { what: "a record and a person, with shorter budgets", constants: [...RECORD, "-DPERSON"] },
     ...(short
       ? []

@@ -13,7 +13,8 @@
  * anything lasts, which gives the key a life without an end until an attempt that is refused cuts it.
  * Deadlines are left as they are then: what is late may still take effect. With NODES the server is a
  * Cluster that moves the slot: a node may refuse an acquire unexecuted, which is then written again.
- * With SHARED it is about calls of several customers alone: shared.pml.
+ * With SHARED it is about calls of several customers alone: shared.pml; with TOLD about what a run
+ * tells those who wait for it: told.pml.
  *
  * What is in it
  *
@@ -42,8 +43,10 @@
  *   to send: here an owner may send whenever the rules permit it.
  */
 
-#ifdef SHARED
+#if defined(SHARED)
 #include "shared.pml"
+#elif defined(TOLD)
+#include "told.pml"
 #else
 
 /* ---- Constants, in ticks ---- */
