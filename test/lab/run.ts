@@ -106,8 +106,9 @@ export const laboratories: Readonly<Record<string, Laboratory>> = {
     run: () => net("same-answer"),
   },
   "net-mutants": {
-    shows: "that the nets notice flaws that were there once",
-    minutes: 5,
+    shows:
+      "that nets and tests notice flaws that were there once; sql: each rule of submit-lock/sql",
+    minutes: 20,
     run: () => import("./nets/mutants.ts").then((mutants) => mutants.run()),
   },
 };

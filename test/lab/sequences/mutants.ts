@@ -34,10 +34,11 @@ export const pageFlaws: readonly Flaw[] = [
   },
   {
     strategy: "`submitOnce`",
-    name: "the code is looked for in the body alone",
+    name: "a refusal is known by a code in its body alone",
     in: "flightOf",
     find: 'headers.get("Submit-Lock-Code") ??',
     replace: "",
+    also: { in: "flightOf", find: "(status === CONFLICT && given && !code)", replace: "false" },
   },
   {
     strategy: "`submitOnce`",
@@ -74,7 +75,7 @@ export async function runBroken(words: readonly string[]): Promise<number> {
   try {
     for (const flaw of chosen) {
       await breakPages(changed(await sources(), flaw));
-      const plan = { runs: 1_200, seed: 1, shops: 12, redisPort: redis.port };
+      const plan = { runs: 1_200, seed: 1, shops: 12, redisPort: redis.port, shrinks: false };
       const story = await hunt(flaw.strategy, plan);
       if (story === undefined) survivors++;
       const outcome = story?.split("\n").slice(0, 2).join(" ") ?? "SURVIVED";

@@ -59,7 +59,7 @@ export function sequences(strategy: Strategy): fc.Arbitrary<Sequence> {
     framework: fc.constantFrom("express" as const, "fetch" as const),
     beforeMs: fc.integer({ min: 0, max: 50 }),
     afterMs: fc.integer({ min: 0, max: 15 }),
-    declines: fc.oneof({ weight: 3, arbitrary: fc.constant(0) }, fc.constant(1)),
+    declines: fc.oneof({ weight: 2, arbitrary: fc.constant(0) }, fc.constant(1)),
     waitMs: fc.constantFrom(0, 200),
     leaves: fc.boolean(),
     format: fc.constantFrom("problem", "error", "page"),

@@ -14,6 +14,8 @@ interface Hunt {
   readonly redisPort: number;
   /** How many shops are open at a time. */
   readonly shops: number;
+  /** Whether a sequence that fails is made smaller, which takes longer than to find it. @defaultValue true */
+  readonly shrinks?: boolean;
   /** Called behind each sequence with how many were played so far. */
   onPlayed?(played: number): void;
 }
@@ -24,20 +26,24 @@ const open = async ({ shops, redisPort }: Hunt) =>
 /** @returns the smallest sequence that fast-check could find that is not one order, and its story */
 export async function hunt(strategy: Strategy, given: Hunt): Promise<string | undefined> {
   const shops = await open(given);
-  const { runs, seed, path } = given;
+  const { runs, seed, path, shrinks = true } = given;
   let played = 0;
+  let isOver = false;
   try {
     const all = await Promise.all(
       shops.map(async (shop, at) => {
         const one = async (sequence: Sequence) => {
+          if (isOver) return;
           const { orders, flaws } = await play(shop, sequence, strategy);
           given.onPlayed?.(++played);
-          if (orders !== 1 || flaws.length > 0)
-            throw new Error([`${orders} orders`, ...flaws].join("\n"));
+          if (orders === 1 && flaws.length === 0) return;
+          isOver = !shrinks;
+          throw new Error([`${orders} orders`, ...flaws].join("\n"));
         };
         const property = fc.asyncProperty(sequences(strategy), one);
         const numRuns = Math.ceil(runs / shops.length);
-        const found = await fc.check(property, { numRuns, seed: seed + at, ...(path && { path }) });
+        const options = { numRuns, seed: seed + at, endOnFailure: !shrinks, ...(path && { path }) };
+        const found = await fc.check(property, options);
         if (!found.failed) return undefined;
         const [sequence] = found.counterexample ?? [];
         const again = `--seed ${seed + at} --path ${found.counterexamplePath} --shops 1`;

@@ -17,10 +17,13 @@ import { submitGuard as fetchGuard, leaseOf, submissionOf } from "../../../src/f
 import { isSubmitLockError, RedisStore, SubmitLock } from "../../../src/index.ts";
 import { type RedisProxy, startProxy } from "../../support/proxy.ts";
 
-/** What can happen to a request between a page and the shop; 403 is a check in front of the guard. */
+/**
+ * What can happen to a request between a page and the shop; 403 is a check in front of the guard. What
+ * is late is overtaken by others.
+ */
 export const fates = [
   ...(["unsent", "unanswered", "cut", "502", "504", "429", "silent"] as const),
-  ...(["403", "522"] as const),
+  ...(["403", "522", "late", "late"] as const),
 ];
 export type Fate = (typeof fates)[number];
 
@@ -334,6 +337,7 @@ export class Shop {
     }
     const body = await buffer(req).catch(() => undefined);
     if (body === undefined) return;
+    if (fate === "late") await sleep(80);
     const { method, headers, url } = req;
     // A server can be killed while it is sent a body.
     const port = this.#server?.port;
