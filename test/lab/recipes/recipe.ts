@@ -180,7 +180,8 @@ async function startShop({ program, args, folder }: Command, bank: Bank, redisPo
       const body = JSON.stringify({ cart: 7 });
       const timeout = AbortSignal.timeout(answerWithinMs);
       const either = signal === undefined ? timeout : AbortSignal.any([timeout, signal]);
-      return fetch(url + path, { method: "POST", headers, body, signal: either });
+      const init = { method: "POST", redirect: "manual", signal: either } as const;
+      return fetch(url + path, { ...init, headers, body });
     },
     async stop() {
       child.kill();

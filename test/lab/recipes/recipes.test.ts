@@ -1,4 +1,5 @@
 import { execFile } from "node:child_process";
+import { randomUUID } from "node:crypto";
 import { mkdir, rename, writeFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { promisify } from "node:util";
@@ -378,6 +379,7 @@ describe("runtimes", () => {
     const install = async () => {
       const packages = {
         ...ownVersions("express", "hono", "ioredis"),
+        "@whatwg-node/node-fetch": "~0.9.0",
         ...(name === "node" ? {} : { [name]: version }),
       };
       // Their install scripts put the program of this platform in its place.
@@ -407,6 +409,30 @@ describe("runtimes", () => {
 
     test.skipIf(row.shop === "Express")("a stream is over when its reader leaves", () =>
       withShop(command, expectHeldWhileRead),
+    );
+
+    const others = "proxied library cloned cached redirected read-before streamed".split(" ");
+    test.skipIf(row.shop === "Express")("a Response that others made is answered as it is", () =>
+      withShop(command, async (shop) => {
+        for (const what of others) {
+          const [user, key] = [freshUser(), randomUUID()];
+          const order = () => shop.order(user, { key, path: `/others/${what}` });
+          const first = await order();
+          const isRedirect = what === "redirected";
+          expect([first.status, await first.text()], what).toEqual(
+            isRedirect ? [303, ""] : [201, "placed"],
+          );
+          expect(first.headers.get("location"), what).toMatch(/\/orders\/7$/);
+          expect(first.headers.getSetCookie(), what).toEqual(isRedirect ? [] : ["a=1", "b=2"]);
+          let again = await order();
+          while (again.status === 409) again = await order();
+          expect(again.headers.get("idempotent-replayed"), what).toBe("true");
+          expect([again.status, await again.text()], what).toEqual([
+            first.status,
+            isRedirect ? "" : "placed",
+          ]);
+        }
+      }),
     );
 
     test("an order goes through whose reply from Redis is lost, and leaves no lock", () =>

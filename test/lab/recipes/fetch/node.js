@@ -13,7 +13,7 @@ const server = createServer(async (req, res) => {
   const init = { method, headers, body, duplex: "half", signal: left.signal };
   try {
     const response = await shop.fetch(new Request(`http://shop.test${req.url}`, init));
-    res.writeHead(response.status, Object.fromEntries(response.headers));
+    res.writeHead(response.status, [...response.headers].flat());
     if (response.body === null) res.end();
     else await pipeline(Readable.fromWeb(response.body), res);
   } catch {

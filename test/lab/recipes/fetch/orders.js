@@ -2,6 +2,7 @@ import process from "node:process";
 import { Redis } from "ioredis";
 import { RedisStore, SubmitLock } from "submit-lock";
 import { submitGuard } from "submit-lock/fetch";
+import { other } from "./others.js";
 import { pay, report } from "./work.js";
 
 const lock = new SubmitLock({ store: new RedisStore(new Redis(process.env.REDIS_URL)) });
@@ -16,3 +17,4 @@ const guard = submitGuard({
 /** These take a `Request` and return a `Response`, on any runtime and in any framework. */
 export const placeOrder = guard.protect(pay);
 export const reportOrder = guard.protect(report);
+export const passOrder = guard.protect(other);

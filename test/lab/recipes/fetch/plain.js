@@ -1,13 +1,15 @@
 // The same without a framework.
-import { placeOrder, reportOrder } from "./orders.js";
+import { passOrder, placeOrder, reportOrder } from "./orders.js";
+import { backend } from "./others.js";
 
-const routes = { "/orders": placeOrder, "/orders/report": reportOrder };
+const routes = { "/orders": placeOrder, "/orders/report": reportOrder, "/backend": backend };
 const notFound = () => new Response("there is no such page", { status: 404 });
 
 export default {
   hostname: "127.0.0.1",
   fetch(request) {
-    const handler = routes[new URL(request.url).pathname] ?? notFound;
-    return handler(request);
+    const { pathname } = new URL(request.url);
+    const handler = pathname.startsWith("/others/") ? passOrder : routes[pathname];
+    return (handler ?? notFound)(request);
   },
 };

@@ -1,0 +1,53 @@
+import process from "node:process";
+import { Response as LibraryResponse } from "@whatwg-node/node-fetch";
+
+const headers = [
+  ["location", "/orders/7"],
+  ["content-type", "text/plain"],
+  ["set-cookie", "a=1"],
+  ["set-cookie", "b=2"],
+];
+const init = { status: 201, headers };
+const placed = () => new Response("placed", init);
+const kept = placed();
+
+/** In chunks, with a pause between them. */
+export function backend() {
+  async function* chunks() {
+    for (const text of ["pla", "ced"]) {
+      yield new TextEncoder().encode(text);
+      await new Promise((resolve) => setTimeout(resolve, 5));
+    }
+  }
+  const pieces = chunks();
+  const body = new ReadableStream({
+    async pull(controller) {
+      const { done, value } = await pieces.next();
+      if (done) controller.close();
+      else controller.enqueue(value);
+    },
+  });
+  return new Response(body, init);
+}
+
+const proxied = () => fetch(`http://127.0.0.1:${process.env.PORT}/backend`, { method: "POST" });
+
+/** Each makes a `Response` that the handler did not make itself. */
+const others = {
+  proxied,
+  library: () => new LibraryResponse("placed", init),
+  cloned: () => placed().clone(),
+  cached: () => kept.clone(),
+  redirected: () => Response.redirect("http://shop.example/orders/7", 303),
+  async "read-before"() {
+    const response = placed();
+    await response.clone().text();
+    return response;
+  },
+  async streamed() {
+    const { body, status, headers } = await proxied();
+    return new Response(body.pipeThrough(new TransformStream()), { status, headers });
+  },
+};
+
+export const other = ({ url }) => others[new URL(url).pathname.split("/").at(-1)]();
