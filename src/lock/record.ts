@@ -102,7 +102,7 @@ export function encodeRecord(
 }
 
 /** The same memory. */
-export function bytesOf(text: RecordBytes): Buffer {
+function bytesOf(text: RecordBytes): Buffer {
   if (typeof text === "string") return Buffer.from(text);
   return Buffer.from(text.buffer, text.byteOffset, text.byteLength);
 }
