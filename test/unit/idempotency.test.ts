@@ -140,7 +140,7 @@ test("the defaults are those of the documentation", () => {
     store: "success",
     storedHeaders: resolveStoredHeaders(undefined),
     maxBodyBytes: 65_536,
-    waitMs: 0,
+    waitMs: 5_000,
     docs: undefined,
     acquireTimeoutMs: 1_000,
   };
