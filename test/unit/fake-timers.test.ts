@@ -12,7 +12,8 @@ const everything = [
 ];
 
 const store = new MemoryStore();
-const times = { ttlMs: 1_000, acquireTimeoutMs: 500, commandTimeoutMs: 200 };
+// A thread that is held up is not a store that is away.
+const times = { ttlMs: 20_000, acquireTimeoutMs: 10_000, commandTimeoutMs: 4_000 };
 let lock: SubmitLock;
 beforeEach(() => {
   lock = new SubmitLock({ store, ...times });
