@@ -119,7 +119,8 @@ describe("while an application's test has replaced every timer and clock", () =>
   });
 
   test("a lease that cannot be extended ends all the same", async () => {
-    const limited = new SubmitLock({ store, ...times, maxHoldMs: 1_000 });
+    const short = { ttlMs: 1_000, acquireTimeoutMs: 500, commandTimeoutMs: 200 };
+    const limited = new SubmitLock({ store, ...short, maxHoldMs: 1_000 });
     fake();
     const { lease } = acquired(await limited.acquire(freshUser()));
     const lost = new Promise<Lease>((resolve) => {
