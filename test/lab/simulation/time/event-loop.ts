@@ -230,6 +230,7 @@ export class Machine {
   resumedAt = 0;
   /** For how long its monotonic clock has stood still. */
   sleptMs = 0;
+  #sleepsUntil = 0;
   readonly #loop: EventLoop;
   readonly #startsAt: number;
   #wallOffsetMs: number;
@@ -280,9 +281,13 @@ export class Machine {
    * stands still, and its timers with it.
    */
   suspend(forMs: number): void {
+    const { now } = this.#loop;
     this.pause(forMs);
-    this.sleptMs += forMs;
-    this.#loop.delayTimers(this, forMs);
+    // One that sleeps already sleeps on.
+    const moreMs = Math.max(0, now + forMs - Math.max(now, this.#sleepsUntil));
+    this.#sleepsUntil = Math.max(this.#sleepsUntil, now + forMs);
+    this.sleptMs += moreMs;
+    this.#loop.delayTimers(this, moreMs);
   }
 
   /** Lets time pass for all machines, by the right clock. */
