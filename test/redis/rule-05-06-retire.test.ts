@@ -138,7 +138,7 @@ describe("rule 6, P3: a retire is final only past every open deadline", () => {
       .slice(before)
       .filter(isRelease)
       .map(([, , keys]) => Number(keys));
-    const keys = calls.reduce((sum, count) => sum + count, 0);
-    expect(keys / calls.length).toBeGreaterThan(3);
+    // Rule 24: alone are those on a second connection, which has not been asked yet.
+    expect(Math.max(...calls)).toBeGreaterThan(3);
   });
 });
