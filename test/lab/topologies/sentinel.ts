@@ -50,8 +50,14 @@ export async function startSentinels(
         state.get("num-slaves") === "2" &&
         state.get("num-other-sentinels") === "2";
       if (!agrees) return false;
-      const seen = (await sentinel.ask("replicas", masterName)) as unknown[];
-      if (!seen.map(fields).every((replica) => replica.get("flags") === "slave")) return false;
+      // A client does not learn of a Sentinel to which this one is not connected yet.
+      for (const [what, flags] of [
+        ["replicas", "slave"],
+        ["sentinels", "sentinel"],
+      ] as const) {
+        const seen = (await sentinel.ask(what, masterName)) as unknown[];
+        if (!seen.map(fields).every((each) => each.get("flags") === flags)) return false;
+      }
     }
     const others = nodes.filter((node) => node !== current);
     const inStep = await Promise.all(others.map(isInStep));
