@@ -16,9 +16,12 @@ const askAgainMs = { first: 10_000, most: 600_000 };
 /** How long requests of a refused slot are calls of their own, unless another node has it before. */
 const aloneMs = 10_000;
 
-/** Rule 24: sets all keys in one call, for no longer than an answer may take. */
+/**
+ * Rule 24: sets all keys in one call. For so long that a read which a busy machine holds up still
+ * finds them: a key that has run out would look like one on another shard.
+ */
 export const writeTogether: string =
-  "for _, key in ipairs(KEYS) do redis.call('SET', key, ARGV[1], 'PX', 1000) end";
+  "for _, key in ipairs(KEYS) do redis.call('SET', key, ARGV[1], 'PX', 60000) end";
 
 /** Rule 24: reads one of them back. */
 export const takeBack: string =
@@ -130,7 +133,7 @@ export async function askNode(node: ServerPort, key: string): Promise<"yes" | "n
  * take the second lock on a server where no other call finds it: two holders. So many keys are
  * written by one call, and each is read by a call of its own.
  *
- * @param key in front of the keys that it writes, which are gone at once, or after 1 s.
+ * @param key in front of the keys that it writes, which are gone at once, or after 60 s.
  */
 export async function askSharing(
   server: ServerPort,
