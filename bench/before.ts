@@ -2,7 +2,8 @@ import { execFileSync } from "node:child_process";
 import { mkdtempSync, rmSync, symlinkSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
-import { measured, onServer, shopCells, stopAll, tableOf } from "./cells.ts";
+import { measured, onCluster, onServer, shopCells, stopAll, tableOf } from "./cells.ts";
+import type { PairSetup } from "./pairs.ts";
 
 /**
  * `npm run bench:before -- <commit>`: this tree beside an earlier commit, both built, cell by cell in
@@ -29,14 +30,17 @@ try {
   const all = Object.entries(trees).flatMap(([of, tree]) =>
     named.map(([name, shop]) => [`${name}, ${of}`, { ...shop, tree, base: `${name}, ${commit}` }]),
   );
-  const subjects = Object.entries(trees).map(([of, tree]) => [of, { tree, client: "ioredis" }]);
-  const cells = [
-    ...(await onServer(Object.fromEntries(subjects))),
-    ...(await shopCells(Object.fromEntries(all))),
+  const subjects = (client: PairSetup["client"]) =>
+    Object.fromEntries(
+      Object.entries(trees).map(([of, tree]) => [`${client}, ${of}`, { tree, client }]),
+    );
+  const tables = [
+    await onServer(subjects("ioredis")),
+    await onCluster(subjects("ioredis Cluster")),
+    await shopCells(Object.fromEntries(all)),
   ];
-  const results = await measured(cells, rounds);
-  for (const kind of [cells.slice(0, 9), cells.slice(9)])
-    console.log(`${tableOf(kind, results)}\n`);
+  const results = await measured(tables.flat(), rounds);
+  for (const cells of tables) console.log(`${tableOf(cells, results)}\n`);
 } finally {
   await stopAll();
   run("git", ["worktree", "remove", "--force", before], now);
