@@ -106,11 +106,14 @@ class IoredisServer implements ServerPort {
 
   eval(script: string, { keys, args, digest, asBytes }: ScriptCall): Promise<unknown> {
     const client = this.client;
-    const { eval: byText, evalsha, evalBuffer = byText, evalshaBuffer = evalsha } = client;
-    const byDigest = asBytes ? evalshaBuffer : evalsha;
-    return digest === undefined || byDigest === undefined
-      ? (asBytes ? evalBuffer : byText).call(client, script, keys.length, ...keys, ...args)
-      : byDigest.call(client, digest, keys.length, ...keys, ...args);
+    if (asBytes && client.evalBuffer !== undefined && client.evalshaBuffer !== undefined) {
+      return digest === undefined
+        ? client.evalBuffer(script, keys.length, ...keys, ...args)
+        : client.evalshaBuffer(digest, keys.length, ...keys, ...args);
+    }
+    return digest === undefined || client.evalsha === undefined
+      ? client.eval(script, keys.length, ...keys, ...args)
+      : client.evalsha(digest, keys.length, ...keys, ...args);
   }
 
   ask(words: readonly string[]): Promise<unknown> {
