@@ -156,8 +156,11 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
       const isNumber = areStrings && typeof each === "string" && each.length < 20;
       const code = isNumber ? Number(each) : each;
       reply[index] = code;
-      const isText = typeof code === "string" || Buffer.isBuffer(code);
-      isSound &&= Number.isSafeInteger(code) || code instanceof Error || isText;
+      isSound &&=
+        Number.isSafeInteger(code) ||
+        code instanceof Error ||
+        typeof code === "string" ||
+        Buffer.isBuffer(code);
     }
     const [redisTimeMs, token] = reply;
     const fencingToken = headLength === 2 ? token : 0;

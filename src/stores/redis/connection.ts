@@ -144,7 +144,7 @@ export class Connection {
     const digest = this.#needsTexts ? undefined : this.#digests.get(node)?.get(script);
     let answer: Promise<unknown>;
     try {
-      answer = Promise.resolve(server.eval(script, { ...call, digest }));
+      answer = Promise.resolve(server.eval(script, call, digest));
     } catch (error) {
       answer = Promise.reject(error);
     }

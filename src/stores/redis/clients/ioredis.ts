@@ -104,7 +104,7 @@ class IoredisServer implements ServerPort {
     return this.client.stream;
   }
 
-  eval(script: string, { keys, args, digest, asBytes }: ScriptCall): Promise<unknown> {
+  eval(script: string, { keys, args, asBytes }: ScriptCall, digest?: string): Promise<unknown> {
     const client = this.client;
     if (asBytes && client.evalBuffer !== undefined && client.evalshaBuffer !== undefined) {
       return digest === undefined

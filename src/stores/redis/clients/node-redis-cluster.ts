@@ -152,12 +152,12 @@ export class NodeRedisClusterPort implements ClientPort {
   }
 
   /** Writes a call again only where the node refers to another one: it has executed nothing then. */
-  async eval(script: string, call: ScriptCall): Promise<unknown> {
+  async eval(script: string, call: ScriptCall, digest?: string): Promise<unknown> {
     const { asBytes } = call;
     const key = this.#prefix + (call.keys[0] ?? "");
     const slot = slotOf(key);
     const server = this.#masterOf(slot);
-    const words = server.words(script, call);
+    const words = server.words(script, call, digest);
     const { unsent } = server;
     try {
       return await server.ask(words, asBytes);

@@ -155,11 +155,11 @@ export class NodeRedisServer implements ServerPort {
     return this.#unsent.signal;
   }
 
-  eval(script: string, call: ScriptCall): Promise<unknown> {
-    return this.ask(this.words(script, call), call.asBytes);
+  eval(script: string, call: ScriptCall, digest?: string): Promise<unknown> {
+    return this.ask(this.words(script, call, digest), call.asBytes);
   }
 
-  words(script: string, { keys, args, digest }: ScriptCall): SentWords {
+  words(script: string, { keys, args }: ScriptCall, digest?: string): SentWords {
     const words: (string | Uint8Array)[] =
       digest === undefined ? ["eval", script] : ["evalsha", digest];
     words.push(`${keys.length}`);

@@ -6,7 +6,13 @@ export interface ServerPort {
   readonly address: string;
   /** Identity of the current connection; changes on reconnect. */
   readonly connection: unknown;
-  eval(script: string, call: ScriptCall): Promise<unknown>;
+  /**
+   * Writes a script with its call.
+   *
+   * @param digest given where the server has the script: written in the place of its text, where the
+   * client can. Not a member of the call, which would be copied for it.
+   */
+  eval(script: string, call: ScriptCall, digest?: string): Promise<unknown>;
   /** Writes any command, for the command line. */
   ask(words: readonly string[]): Promise<unknown>;
 }
@@ -18,8 +24,6 @@ export interface ScriptCall {
   /** They are written with the client's prefix in front of each. */
   readonly keys: readonly string[];
   readonly args: Words;
-  /** Given where the server has the script: written in the place of its text, where the client can. */
-  readonly digest?: string | undefined;
   /** A text in the reply is a Buffer, where the client can. */
   readonly asBytes?: boolean | undefined;
 }
