@@ -137,8 +137,8 @@ async function decide<Source, Args extends unknown[]>(
         return { kind: "answer", answer: (...args) => answer(...args, replay) };
       }
       const why = { expiresInMs: 0, sameSubmission: true, isCooldown: false } as const;
-      const ended = isTold ? ({ answerUnavailable: false, hasEnded: true } as const) : kept;
-      return refused({ reason: "contended", ...why, ...ended });
+      const ended = isTold && ({ hasEnded: true } as const);
+      return refused({ reason: "contended", ...why, answerUnavailable: !isTold, ...ended });
     }
     case "contended": {
       const { expiresInMs, hasEnded, isCooldown = false, sameSubmission = false } = attempt;
@@ -168,8 +168,6 @@ function checkInnerGuard({ cooldownMs, idempotency }: HoldOptions, outer: Reques
     `${isLost ? "idempotency" : "cooldownMs"}: expected this option on the outermost of the guards that a request passes, got it on an inner one. Set it on the outermost guard`,
   );
 }
-
-const kept = { answerUnavailable: true } as const;
 
 /**
  * The answer for a repeat; `undefined` where it was not kept, or this client cannot read it.

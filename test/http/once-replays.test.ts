@@ -21,7 +21,7 @@ import {
   ownReplay,
   unmarked,
 } from "./once-shop.ts";
-import type { Layer, Told } from "./turn.ts";
+import type { Told } from "./turn.ts";
 
 const headersOf = (info: Told | undefined) => Object(Object(info)["answer"]).headers;
 
@@ -341,17 +341,7 @@ describe.each([...everywhere, ...newest.filter(({ family }) => family === "fasti
       const set = (res: ServerResponse) => {
         for (const [name, value] of Object.entries(head())) res.setHeader(name, value);
       };
-      const outer: Layer = {
-        node: async (_req, res) => set(res),
-        express: () => (_req, res, next) => {
-          set(res);
-          next();
-        },
-        koa: () => async (ctx, next) => {
-          set(ctx.res);
-          await next();
-        },
-      };
+      const outer = layerThatWaits(async (_req, res) => set(res));
       const once = await openOnce({ framework, outside: [outer] });
       const [first, second] = await once.twice();
       expect([first.headers["link"], second.headers["link"]]).toEqual([
