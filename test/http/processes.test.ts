@@ -20,6 +20,8 @@ interface ShopProcess {
   /** Every order whose handler has begun, and how many of its user's were running then. */
   readonly started: Extract<FromShop, { started: string }>[];
   finish(order: string): void;
+  /** How many repeats wait. */
+  waiting(): Promise<number>;
   /** SIGKILL. */
   stop(): Promise<void>;
 }
@@ -42,6 +44,11 @@ async function startShopProcess(
     port,
     started,
     finish: (order) => child.send({ finish: order }),
+    async waiting() {
+      const said = child.next(60_000, (message) => "waiting" in message);
+      child.send({ asks: "waiting" });
+      return ((await said) as { waiting: number }).waiting;
+    },
     stop: () => child.kill(),
   };
 }
@@ -185,8 +192,7 @@ describe("once processes", () => {
       const click = submit(one, { ...headers, "x-answer": "402" });
       await until(() => one.started.length === 1, { what: "the order to start" });
       const waiting = submit(other, headers);
-      // Time for it to be contended.
-      await sleep(100);
+      await until(async () => (await other.waiting()) === 1, { what: "the other click to wait" });
       one.finish(order);
       const [{ body, status }, told] = await Promise.all([click, waiting]);
       expect([status, told.status, told.body]).toEqual([402, 402, body]);

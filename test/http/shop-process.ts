@@ -10,12 +10,13 @@ import type { Turn } from "./turn.ts";
 export type FromShop =
   | { readonly port: number }
   /** `running`: how many orders of this user run now, this one included. */
-  | { readonly started: string; readonly running: number };
+  | { readonly started: string; readonly running: number }
+  /** How many repeats wait, for a parent that has asked. */
+  | { readonly waiting: number };
 
-export interface ToShop {
+export type ToShop =
   /** The order that may come to its end. */
-  readonly finish: string;
-}
+  { readonly finish: string } | { readonly asks: "waiting" };
 
 /**
  * A server process of its own: `shop-process.ts FRAMEWORK REDIS_PORT [TTL_MS]`. An order runs until
@@ -37,7 +38,9 @@ function mayFinish(order: string): Promise<void> {
   return new Promise((resolve) => waiting.set(order, resolve));
 }
 
-process.on("message", ({ finish }: ToShop) => {
+process.on("message", (message: ToShop) => {
+  if ("asks" in message) return tell({ waiting: lock.stats().waiting });
+  const { finish } = message;
   finished.add(finish);
   waiting.get(finish)?.();
   waiting.delete(finish);
@@ -66,14 +69,15 @@ async function handler(turn: Turn): Promise<void> {
   turn.answer(Number(turn.req.headers["x-answer"] ?? 201), { order, receipt: randomUUID() });
 }
 
+// So long that a busy machine is not taken for a silent Redis.
+const lock = new SubmitLock({
+  store: new RedisStore(redis),
+  ttlMs: Number(ttlMs),
+  acquireTimeoutMs: Number(ttlMs) / 2,
+  commandTimeoutMs: Number(ttlMs) / 4,
+});
 const server = framework.makeServer({
-  // So long that a busy machine is not taken for a silent Redis.
-  lock: new SubmitLock({
-    store: new RedisStore(redis),
-    ttlMs: Number(ttlMs),
-    acquireTimeoutMs: Number(ttlMs) / 2,
-    commandTimeoutMs: Number(ttlMs) / 4,
-  }),
+  lock,
   guard: { idempotency: {} },
   handler,
 });

@@ -275,7 +275,15 @@ describe("a form that is clicked twice", () => {
   test("shows the answer of the first click, a declined card too, and another card is an order", async () => {
     await shop.begin({
       framework: "express",
-      ...{ waitMs: 20_000, isPatient: true, beforeMs: 600, afterMs: 0, declines: 1, leaves: true },
+      // So long that the second click of a busy browser still finds the first one at work.
+      ...{
+        waitMs: 20_000,
+        isPatient: true,
+        beforeMs: 4_000,
+        afterMs: 0,
+        declines: 1,
+        leaves: true,
+      },
     });
     shop.received = 0;
     user = freshUser();
