@@ -4,6 +4,7 @@ export type {
   CompleteMessage,
   CompleteOutcome,
   DuplicateMessage,
+  ForgetMessage,
   LostMessage,
   ReleaseMessage,
   ReleaseOutcome,
@@ -18,12 +19,24 @@ export type {
   SubmissionAttempt,
   ToldOptions,
 } from "./lock/lease.ts";
-export type { CheckOptions, FreeOptions, LockStats } from "./lock/on-call.ts";
+export type {
+  CheckOptions,
+  ForgetOptions,
+  ForgetResult,
+  FreeOptions,
+  LockStats,
+} from "./lock/on-call.ts";
 export type { OnceOptions, OnceResult } from "./lock/once.ts";
 export type { SubmitLockOptions } from "./lock/options.ts";
 export type { AnswerHeaders, AnswerToStore, StoredAnswer } from "./lock/record.ts";
+export type { SealOptions, Unreadable } from "./lock/seal.ts";
 export type * from "./lock/store.ts";
-export type { AcquireOptions, Submission, SubmissionIdentity } from "./lock/submission.ts";
+export type {
+  AcquireOptions,
+  IdentifiedOptions,
+  Submission,
+  SubmissionIdentity,
+} from "./lock/submission.ts";
 export type { UserId } from "./lock/submit-key.ts";
 export { type CloseOptions, SubmitLock } from "./lock/submit-lock.ts";
 export type { LookUp, RepeatAttempt, WithLockOptions } from "./lock/waiting.ts";

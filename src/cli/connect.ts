@@ -170,7 +170,17 @@ async function fromConfig(file: string, args: Arguments): Promise<CliTarget> {
   }
   // In a module compiled to CommonJS, `export default` is one level deeper.
   if (hasMembers(loaded.default, ["default"])) loaded = loaded.default as typeof loaded;
-  if (!hasMembers(loaded.default, ["inspect", "free", "keyFor", "keyPrefix", "check"])) {
+  if (
+    !hasMembers(loaded.default, [
+      "inspect",
+      "free",
+      "forget",
+      "lookUp",
+      "keyFor",
+      "keyPrefix",
+      "check",
+    ])
+  ) {
     throw new CliError(`--config: expected ${file} to default-export a SubmitLock`);
   }
   const at =

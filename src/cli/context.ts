@@ -25,7 +25,10 @@ export interface CliTarget {
   readonly user?: string | undefined;
 }
 
-export type CliLock = Pick<SubmitLock, "check" | "free" | "inspect" | "keyFor" | "keyPrefix">;
+export type CliLock = Pick<
+  SubmitLock,
+  "check" | "forget" | "free" | "inspect" | "keyFor" | "keyPrefix" | "lookUp"
+>;
 
 /** The help of each command. `parsed` takes the options from it; `<user>` requires a user id. */
 const helps: Readonly<Record<string, string>> = {
@@ -64,6 +67,23 @@ Prints each change of a user's lock, which it looks at every 200 ms.
 
   --for <time>             end after this long, such as 30s
 `,
+  answers: `answers <user>
+Lists the answers that are kept for a user's orders, the newest first. Needs +scan.
+
+  --body                   print the bodies as well
+  --key <key>              only the answer of this Idempotency-Key, without a scan
+  --route <text>           the route of --key, such as "POST /orders"
+  --submission <id>        only the answer of this id: one that submissionId has returned, one of
+                           once, or the 22 characters of submission.id; without a scan
+  --budget <time>          look for at most this long; default 10min
+`,
+  forget: `forget <user> <id>
+Deletes one kept answer: the next retry of that order runs.
+
+  --reason <text>          the reason, for the audit line; asked for on a terminal
+  --by <text>              the person who forgets; default $SUDO_USER or $USER, and the host
+  --dry-run                only print what would happen
+`,
   doctor: `doctor
 Checks a Redis server for settings that lose or refuse locks, and suggests fixes.
 
@@ -85,7 +105,8 @@ Where Redis is:
   --tls-ca <file>          the certificate authority of a server that uses TLS, as PEM
   --ioredis-prefix <text>  the keyPrefix of the shop's Redis client
   --config <file>          a module that default-exports the shop's SubmitLock, instead of a URL;
-                           list and doctor also need its client as the export \`redis\``;
+                           list, answers, forget and doctor also need its client as the export
+                           \`redis\`; sealed answers are opened by its lock alone`;
 
 export function helpOf(name?: string): string[] {
   if (name !== undefined) {
@@ -94,7 +115,7 @@ export function helpOf(name?: string): string[] {
   }
   const about = Object.values(helps).map((help) => {
     const [usage = "", sentence = ""] = help.split("\n");
-    return `  ${usage.padEnd(15)}${sentence}`;
+    return `  ${usage.padEnd(20)}${sentence}`;
   });
   return [
     ...[`${program} <command> [options]`, "", ...about, ""],
@@ -110,6 +131,8 @@ export class Arguments {
   readonly name: string;
   readonly takesUser: boolean;
   readonly user: string = "";
+  /** The submission of `forget`. */
+  readonly id: string = "";
   readonly #values: Readonly<Record<string, (string | boolean)[] | undefined>>;
 
   constructor([name = "", ...args]: readonly string[]) {
@@ -134,6 +157,12 @@ export class Arguments {
       throw new CliError(`${name} needs a user id, as in: ${program} ${name} 42`);
     }
     if (this.takesUser) this.user = positionals.shift() ?? "";
+    const takesId = help.startsWith(`${name} <user> <id>`);
+    if (takesId && !/^[\w-]{22}$/.test(positionals[0] ?? "")) {
+      const text = `${name} needs a user id and the 22 characters of a submission`;
+      throw new CliError(`${text}, as answers prints them: ${program} answers 42`);
+    }
+    if (takesId) this.id = positionals.shift() ?? "";
     if (positionals.length === 0) return;
     const text = `${name} takes ${this.takesUser ? "one user id" : "options only"}, got "${positionals[0]}" as well`;
     throw new CliError(`${text}. A user id with spaces needs quotes`);
@@ -165,7 +194,7 @@ export class Arguments {
    * Returns another command for the same Redis and the same locks, as a person types it. The password
    * of a `--url` is left out: what a command prints is kept in tickets.
    */
-  suggest(command: string, user: string = this.user, prefix?: string): string {
+  suggest(command: string, user: string = this.user, prefix?: string, id?: string): string {
     const options = whereOptions.flatMap((option) => {
       const given = this.#values[option] ?? [];
       const values =
@@ -177,6 +206,7 @@ export class Arguments {
       });
     });
     const about = user === "" ? [] : [`${user.startsWith("-") ? "-- " : ""}${quoted(user)}`];
+    if (id !== undefined) about.push(quoted(id));
     return [program, command, ...options, ...about].join(" ");
   }
 }

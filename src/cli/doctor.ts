@@ -7,7 +7,7 @@ import { answerOf } from "./connect.ts";
 import type { Arguments, CliTarget, Context } from "./context.ts";
 import { exitCode, toCliError } from "./failure.ts";
 import { findLocks } from "./list.ts";
-import { mastersOf, scanKeys } from "./scan.ts";
+import { clientOf, scanKeys } from "./scan.ts";
 import { duration, json, type Paint, plural, visible } from "./terminal.ts";
 
 export interface Report {
@@ -47,7 +47,7 @@ export async function doctor({ args, terminal, open }: Context): Promise<number>
   const ttlMs = args.duration("ttl", 10_000);
   const connection = await open();
   // Before anything is asked: the client drops a master that does not answer.
-  const masters = mastersOf(connection);
+  const masters = clientOf(connection).servers();
   const hasRecords = await holdsRecords(connection, budgetMs);
   const looks = masters.map((node) => examine(connection, node, ttlMs, hasRecords));
   const servers = await Promise.all(looks);

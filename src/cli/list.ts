@@ -4,6 +4,7 @@ import { CliError } from "./failure.ts";
 import { isRecord, type Scan, scanKeys, scanText, userOf } from "./scan.ts";
 import { type Found, lockStates, renewalsOf, stateOf } from "./show.ts";
 import {
+  columns,
   count,
   duration,
   json,
@@ -177,13 +178,9 @@ function table(
     return [visibleUser(user), state, held + mark, renewed, freeIn, holder + remedy];
   });
   const all = [head, ...rows];
-  const widths = head.map((_, at) => Math.max(...all.map((row) => row[at]?.length ?? 0)));
-  return all.map((row) => {
-    const cells = row.map((cell, at) => cell.padEnd(widths[at] ?? 0));
-    const line = cells
-      .slice(hidesIds ? 1 : 0)
-      .join("   ")
-      .trimEnd();
+  const lines = columns(all.map((row) => row.slice(hidesIds ? 1 : 0)));
+  return all.map((row, at) => {
+    const line = lines[at] ?? "";
     if (row[1] === "silent" || row[2]?.endsWith("(long)")) return paint("yellow", line);
     return row[1] === "foreign" ? paint("red", line) : line;
   });

@@ -1,4 +1,5 @@
 import { submitKey } from "../lock/submit-key.ts";
+import { answers, forget } from "./answers.ts";
 import { connect } from "./connect.ts";
 import { Arguments, type CliTarget, type Context, helpOf } from "./context.ts";
 import { doctor } from "./doctor.ts";
@@ -11,7 +12,9 @@ import { watch } from "./watch.ts";
 
 type CliCommand = (context: Context) => Promise<number | undefined>;
 
-export const commands: Readonly<Record<string, CliCommand>> = { show, free, list, watch, doctor };
+export const commands: Readonly<Record<string, CliCommand>> = {
+  ...{ show, free, list, watch, answers, forget, doctor },
+};
 
 export async function main(argv: readonly string[], terminal: Terminal): Promise<number> {
   let connection: CliTarget | undefined;

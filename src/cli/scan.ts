@@ -1,4 +1,4 @@
-import type { ServerPort } from "../stores/redis/clients/port.ts";
+import type { ClientPort, ServerPort } from "../stores/redis/clients/port.ts";
 import { performance, sleep } from "../time.ts";
 import { answerOf } from "./connect.ts";
 import type { CliLock, CliTarget } from "./context.ts";
@@ -18,9 +18,9 @@ const batch = 500;
 /** The pause between two SCANs, in ms: Redis serves other clients. */
 const pauseMs = 5;
 
-export function mastersOf({ client }: CliTarget): readonly ServerPort[] {
-  if (client !== undefined) return client.servers();
-  throw new CliError("list and doctor need `export { redis }` in the module of --config, too");
+export function clientOf({ client }: CliTarget): ClientPort {
+  if (client !== undefined) return client;
+  throw new CliError("this command needs `export { redis }` in the module of --config, too");
 }
 
 /**
@@ -35,12 +35,12 @@ export async function scanKeys(
   budgetMs: number,
   found: (keys: readonly string[]) => Promise<string | undefined>,
   progress?: (looked: number) => void,
+  masters: readonly ServerPort[] = clientOf(connection).servers(),
 ): Promise<Scan> {
   const startedAt = performance.now();
   const { clientPrefix, user: login = "default" } = connection;
   // Characters of a pattern are escaped in the prefix.
   const pattern = `${(clientPrefix + start).replace(/[*?[\]\\^]/g, "\\$&")}*`;
-  const masters = mastersOf(connection);
   const sizes = masters.map((node) => answerOf(connection.address, node.ask(["dbsize"])));
   const counted = await Promise.all(sizes).catch(() => undefined);
   const total = counted?.reduce((sum: number, size) => sum + Number(size), 0);
@@ -56,7 +56,7 @@ export async function scanKeys(
       const scanned = node.ask(["scan", cursor, "MATCH", pattern, "COUNT", `${batch}`]);
       const reply = await answerOf(address, scanned).catch((error: unknown) => {
         if (!/\bNOPERM\b/.test(String(error))) throw error;
-        const text = `this needs +scan, which ${address} does not permit this user. Permit it with: ACL SETUSER ${login} +scan. show, free and watch of one user work without it`;
+        const text = `this needs +scan, which ${address} does not permit this user. Permit it with: ACL SETUSER ${login} +scan. show, free, watch and forget of one user work without it`;
         throw new CliError(text, exitCode.notPermitted);
       });
       const [next, keys] = reply as [cursor: string, keys: string[]];

@@ -25,6 +25,7 @@ export async function show({ args, terminal, open }: Context): Promise<undefined
     terminal.print([
       terminal.paint("bold", `User ${user} is not locked (key ${key} in ${redisOf(connection)}).`),
       "This lock does not keep the user out now. If orders still fail, look at the status and code that the shop answers.",
+      `To see which answers are kept for the user: ${args.suggest("answers")}`,
     ]);
   } else {
     const [headline = "", ...facts] = describeLock(user, found);

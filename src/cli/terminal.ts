@@ -59,6 +59,15 @@ export function quoted(word: string): string {
   return `$'${word.replace(/[\\']/g, "\\$&").replace(invisible, bytes)}'`;
 }
 
+/** Pads the cells of each row but the last to the width of their column. */
+export function columns(rows: readonly (readonly string[])[]): string[] {
+  const widths = (rows[0] ?? []).map((_, at) =>
+    Math.max(...rows.map((row) => row[at]?.length ?? 0)),
+  );
+  const padded = (row: readonly string[]) => row.map((cell, at) => cell.padEnd(widths[at] ?? 0));
+  return rows.map((row) => padded(row).join("   ").trimEnd());
+}
+
 /** A time for a person: `0.9 s`, `25.1 s`, `3 min 20 s`, `1 h 52 min`, `3 d 4 h`, `forever`. */
 export function duration(ms: number): string {
   if (ms === Number.POSITIVE_INFINITY) return "forever";

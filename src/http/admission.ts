@@ -132,7 +132,8 @@ async function decide<Source, Args extends unknown[]>(
       const isTold = attempt.outcome === "told";
       const replay = replayOf(options, attempt, exchange, isTold);
       if (replay !== undefined) {
-        publishReplay({ key, ageMs, isTold, source: submission?.source ?? "key" });
+        const { id, source } = submission ?? {};
+        publishReplay({ key, submission: id, ageMs, isTold, source: source ?? "key" });
         const answer = options.onReplay ?? options.replay;
         return { kind: "answer", answer: (...args) => answer(...args, replay) };
       }

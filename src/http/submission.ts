@@ -1,6 +1,6 @@
 import type { Lease } from "../lock/lease.ts";
 import type { AnswerToStore } from "../lock/record.ts";
-import { type AcquireOptions, checkText, hash22, isText } from "../lock/submission.ts";
+import { checkText, hash22, type IdentifiedOptions, isText } from "../lock/submission.ts";
 import { warnOnce } from "../validation.ts";
 import { fingerprintOf } from "./fingerprint.ts";
 import type { ResolvedIdempotency } from "./options.ts";
@@ -53,7 +53,7 @@ export class IdentifiedSubmission implements RequestSubmission {
 }
 
 type Identification =
-  | { readonly submission: IdentifiedSubmission; readonly asked: AcquireOptions }
+  | { readonly submission: IdentifiedSubmission; readonly asked: IdentifiedOptions }
   | Omit<KeyMissing, "problem">;
 
 /**
@@ -86,11 +86,11 @@ export async function identify<Source>(
         return { reason: "id-invalid", why };
       }
       const text = checkText("idempotency.submissionId", derived);
-      const id = hash22(`derived\n${scope}\n${text}`);
+      const id = derivedId(scope, text);
       const given = await chosen?.(source);
       const fingerprint = given === undefined ? undefined : fingerprintOf(id, given);
       const submission = new IdentifiedSubmission(id, fingerprint, "derived");
-      return { submission, asked: { submission: { id, fingerprint, retainMs } } };
+      return { submission, asked: { identity: { id, fingerprint }, retainMs } };
     }
   }
   const lines = options.key === "ignored" ? [] : exchange.headerLines("idempotency-key");
@@ -112,10 +112,20 @@ export async function identify<Source>(
     }
     return undefined;
   }
-  const id = hash22(`key\n${scope}\n${method} ${path(source)}\n${header.key}`);
+  const id = keyId(scope, `${method} ${path(source)}`, header.key);
   const fingerprint = fingerprintOf(id, await (chosen ?? payload)(source));
   const submission = new IdentifiedSubmission(id, fingerprint, "key");
-  return { submission, asked: { submission: { id, fingerprint, retainMs } } };
+  return { submission, asked: { identity: { id, fingerprint }, retainMs } };
+}
+
+/** The id of a submission that the client's own key names. @param route such as `POST /orders`. */
+export function keyId(scope: string, route: string, key: string): string {
+  return hash22(`key\n${scope}\n${route}\n${key}`);
+}
+
+/** The id of a submission that `submissionId` names. */
+export function derivedId(scope: string, text: string): string {
+  return hash22(`derived\n${scope}\n${text}`);
 }
 
 type IdempotencyKey =

@@ -1,6 +1,5 @@
 import { performance } from "../time.ts";
 import { Timer } from "../timers.ts";
-import { ownError } from "../validation.ts";
 import { acquireChannel } from "./channels.ts";
 import { HeldLease, LeaseClock } from "./held-lease.ts";
 import { closedAttempt, type SubmissionAttempt, UserLease } from "./lease.ts";
@@ -18,7 +17,7 @@ export type OnEnd = (attempt: SubmissionAttempt, holderId: string | undefined) =
  * ```
  * sent ── taken, mine ───────────────▶ acquired
  *   │ ─── contended ─────────────────▶ contended
- *   │ ─── completed, mismatched ─────▶ completed, mismatched; unavailable if unreadable
+ *   │ ─── completed, mismatched ─────▶ completed, mismatched
  *   │ ─── rejected, none in flight ──▶ unavailable
  *   │ ─── any other failure, out of window, no answer for commandTimeoutMs ──▶ sent again
  *   └──── acquireTimeoutMs is over ──▶ unavailable
@@ -113,14 +112,8 @@ export class Acquiring extends Timer {
       }
       // Rule 16: a record counts even if a request in flight took the key: rule 5.
       case "completed": {
-        const completed = completedOf(reply);
-        if (completed !== undefined) {
-          this.#end({ outcome: "completed", ...completed });
-          break;
-        }
-        const cause = ownError("the record of this submission cannot be read");
-        this.#lastFailure = { kind: "rejected", cause, misconfigured: false };
-        this.#unavailable();
+        const { answer, ageMs } = completedOf(reply, request.command, this.#runtime.seal);
+        this.#end({ outcome: "completed", answer, ageMs });
         break;
       }
       case "mismatched":

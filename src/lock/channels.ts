@@ -57,11 +57,13 @@ export type CompleteOutcome = "recorded" | "late" | "duplicate" | "expired" | "u
 /** Published on `submit-lock:complete` with the outcome of a complete. */
 export interface CompleteMessage extends OfKey {
   readonly outcome: CompleteOutcome;
+  /** The submission's 22 characters, as the order table and `submit-lock answers` have them. */
+  readonly submission: string | undefined;
   /** From the call of `complete` to its outcome. */
   readonly durationMs: number;
   /** From before the acquire was sent to the call of `complete`. */
   readonly heldMs: number;
-  /** The length of the record, in characters. */
+  /** The length of the record, in characters (sealed: bytes). */
   readonly length: number;
   /** Body or value was left out: the lock's unanswered records would have passed 8 Mi characters. */
   readonly bodyDropped: boolean;
@@ -73,6 +75,15 @@ export interface CompleteMessage extends OfKey {
 export interface DuplicateMessage {
   readonly key: string;
   readonly keyPrefix: string;
+}
+
+/** Published on `submit-lock:forget` when a person has deleted the record of a submission. */
+export interface ForgetMessage extends OfKey {
+  readonly submission: string | undefined;
+  readonly by: string;
+  readonly reason: string;
+  /** How long ago the submission was completed, in milliseconds. */
+  readonly ageMs: number;
 }
 
 /** Published on `submit-lock:lost` when a lease is lost before `release` or `complete`. */
@@ -93,6 +104,8 @@ export interface RetireMessage extends OfKey {
 /** Published on `submit-lock:replay` when a guard answers from a record. */
 export interface ReplayMessage {
   readonly key: string;
+  /** The submission's 22 characters: equal in the message of the complete that is repeated. */
+  readonly submission: string | undefined;
   /** How long ago the submission was completed, in milliseconds. */
   readonly ageMs: number;
   /** The answer was not kept: the client was waiting for it. */
@@ -109,6 +122,7 @@ export interface SubmitLockChannels {
   "submit-lock:retire": RetireMessage;
   "submit-lock:complete": CompleteMessage;
   "submit-lock:duplicate": DuplicateMessage;
+  "submit-lock:forget": ForgetMessage;
 }
 
 /** A channel that knows the type of its messages. */
@@ -120,12 +134,13 @@ export const lostChannel: ChannelOf<LostMessage> = channel("submit-lock:lost");
 export const retireChannel: ChannelOf<RetireMessage> = channel("submit-lock:retire");
 export const completeChannel: ChannelOf<CompleteMessage> = channel("submit-lock:complete");
 export const duplicateChannel: ChannelOf<DuplicateMessage> = channel("submit-lock:duplicate");
+export const forgetChannel: ChannelOf<ForgetMessage> = channel("submit-lock:forget");
 const replayChannel: Channel = channel("submit-lock:replay");
 
 /** The channels whose messages are published in the context of the code that asked for the lock. */
 export const lockChannels: readonly Channel[] = [
   ...[acquireChannel, releaseChannel, lostChannel],
-  ...[retireChannel, completeChannel, duplicateChannel],
+  ...[retireChannel, completeChannel, duplicateChannel, forgetChannel],
 ];
 
 /** Publishes in the current asynchronous context: a guard answers in that of its own request. */

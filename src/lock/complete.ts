@@ -38,14 +38,13 @@ export class Completing extends UntilAnswered<CompleteRequest, CompleteReply, Co
     heldMs: number,
     onCompleted: OnCompleted,
   ) {
-    const { ownerId, retainMs, submission, times } = command;
+    const { identity, retainMs, submission, times } = command;
     if (submission === undefined) {
       throw new InvalidOptionError(
         "complete: expected a lease of acquire(userId, { submission }), got one without a submission",
       );
     }
-    const { fingerprint } = submission;
-    const encode = (kept: RecordContent) => encodeRecord(fingerprint, ownerId, kept, storeTimeMs);
+    const encode = (kept: RecordContent) => encodeRecord(command, kept, storeTimeMs, runtime.seal);
     const whole = encode(content);
     const pendingLength = runtime.pendingRecordLength + whole.length;
     const { body, json } = content;
@@ -58,7 +57,8 @@ export class Completing extends UntilAnswered<CompleteRequest, CompleteReply, Co
       if (completeChannel.hasSubscribers) {
         const durationMs = performance.now() - this.startedAt;
         const message = { outcome, durationMs, heldMs, bodyDropped, cause };
-        publish(completeChannel, command, { ...message, length: record.length });
+        const { length } = record;
+        publish(completeChannel, command, { ...message, submission: identity?.id, length });
       }
       onCompleted(outcome, cause);
     });

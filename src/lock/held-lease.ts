@@ -174,11 +174,9 @@ export class HeldLease extends Timer {
     const { clock } = this;
     const { validUntil } = this.validity;
     const isValid = () => clock.now() < validUntil;
-    const { ownerId, submission } = this.command;
+    const { command, runtime } = this;
     const record =
-      told &&
-      submission &&
-      encodeRecord(submission.fingerprint, ownerId, told, this.#storeTimeMs());
+      told && command.submission && encodeRecord(command, told, this.#storeTimeMs(), runtime.seal);
     // Rule 5: also retires the requests of the acquire that are in flight.
     const ends = { isValid, onReleased, cooldownUntilMs, told: record };
     new Releasing(this.runtime, this.command, ends).begin();

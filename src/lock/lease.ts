@@ -83,8 +83,8 @@ export interface Lease {
    */
   readonly fencingToken: number | undefined;
   /**
-   * Under `once` of a lock: the submission for `SubmissionTable` of `submit-lock/sql`, as `identify`
-   * makes it. `undefined` otherwise: a request has its own.
+   * The submission, for `SubmissionTable` of `submit-lock/sql`: as `identify` makes it, or as
+   * `submission` of a guarded request. `undefined` for a lock alone.
    */
   readonly submission: SubmissionIdentity | undefined;
   /** How long the lease is valid unless extended, in ms; 0 once lost, released or completed. */
@@ -137,7 +137,6 @@ export class UserLease implements Lease {
   readonly #held: HeldLease;
   #released: Promise<ReleaseOutcome> | undefined;
   #completed: Promise<CompleteOutcome> | undefined;
-  #identity: (() => SubmissionIdentity) | undefined;
 
   constructor(held: HeldLease) {
     this.#held = held;
@@ -156,9 +155,8 @@ export class UserLease implements Lease {
   get fencingToken(): number | undefined {
     return this.#held.fencingToken;
   }
-  /** Hashes when it is asked for: few works have a database. */
   get submission(): SubmissionIdentity | undefined {
-    return this.#identity?.();
+    return this.#held.command.identity;
   }
 
   remainingMs(): number {
@@ -205,14 +203,9 @@ export class UserLease implements Lease {
     return this.#complete(answer, cooldownMs);
   }
 
-  /** For `check`, and a lock that was closed. Static, as the next two: holders do not see it. */
+  /** For `check`, and a lock that was closed. Static, as the next: holders do not see it. */
   static heldOf(lease: Lease): HeldLease {
     return (lease as UserLease).#held;
-  }
-
-  /** For `once`. */
-  static setSubmission(lease: UserLease, identity: () => SubmissionIdentity): void {
-    lease.#identity = identity;
   }
 
   /** For `once`: `json` is its value, if that is kept. */

@@ -3,10 +3,21 @@ import { performance } from "../time.ts";
 import { within } from "../timers.ts";
 import { checkOptionNames, invalidOption } from "../validation.ts";
 import { Acquiring } from "./acquire.ts";
+import { forgetChannel } from "./channels.ts";
 import { type SubmissionAttempt, UserLease } from "./lease.ts";
+import { completedOf, ownerOf, type StoredAnswer } from "./record.ts";
 import type { OnReport } from "./release.ts";
-import { type CallerCommand, isNoAnswer, type LockRuntime, toLockError, write } from "./runtime.ts";
+import {
+  type CallerCommand,
+  isNoAnswer,
+  type LockRuntime,
+  publish,
+  toLockError,
+  write,
+} from "./runtime.ts";
 import type {
+  AcquireReply,
+  ForgetReply,
   FreeReply,
   FreeResult,
   Inspection,
@@ -34,6 +45,27 @@ export interface FreeOptions {
    */
   readonly now?: boolean | undefined;
 }
+
+/** Options of `forget`. */
+export interface ForgetOptions {
+  /** The submission's 22 characters: `submission.id`, or as `submit-lock answers` prints them. */
+  readonly id: string;
+  /** The person who forgets, for the audit line. 1 to 64 characters. */
+  readonly by: string;
+  /** Why, such as a ticket's number. 1 to 200 characters. */
+  readonly reason: string;
+}
+
+/**
+ * The outcome of a `forget`. `forgotten`: the record with this answer is gone, and the next retry
+ * runs. `none`: no answer was kept. `in-flight`: the submission is under way; nothing was done.
+ * `changed`: another run has recorded meanwhile; nothing was done.
+ */
+export type ForgetResult =
+  | { readonly outcome: "forgotten"; readonly answer: StoredAnswer; readonly ageMs: number }
+  | { readonly outcome: "none" }
+  | { readonly outcome: "in-flight" }
+  | { readonly outcome: "changed" };
 
 /** How many operations of one `SubmitLock` are under way in this process. */
 export interface LockStats {
@@ -78,6 +110,37 @@ export async function free(
   const reason = checkText("reason", options.reason, 200);
   const asked = { id: id.toLowerCase(), by, reason, now };
   return (await ask<FreeReply>(store, "free", command, asked)).result;
+}
+
+/**
+ * Looks at the record, and deletes it if it is still the one of that run.
+ *
+ * @param commands the places where the record may be.
+ */
+export async function forget(
+  { seal, store }: LockRuntime,
+  commands: readonly CallerCommand[],
+  options: ForgetOptions,
+): Promise<ForgetResult> {
+  checkOptionNames("forget", options, ["id", "by", "reason"]);
+  const { by, reason } = options;
+  checkText("by", by, 64);
+  checkText("reason", reason, 200);
+  for (const command of commands) {
+    const found = await ask<AcquireReply>(store, "acquire", command, { onlyLooks: true });
+    if (found.kind === "contended" && found.sameSubmission) return { outcome: "in-flight" };
+    if (found.kind !== "completed") continue;
+    const { answer, ageMs } = completedOf(found, command, seal);
+    const run = ownerOf(found.record);
+    const { kind } = await ask<ForgetReply>(store, "forget", command, { run });
+    if (kind === "inFlight") return { outcome: "in-flight" };
+    if (kind === "changed") return { outcome: "changed" };
+    // Absent: an earlier copy of this request has deleted it, or it has just run out.
+    const submission = command.identity?.id;
+    publish(forgetChannel, command, { submission, by, reason, ageMs });
+    return { outcome: "forgotten", answer, ageMs };
+  }
+  return { outcome: "none" };
 }
 
 export function statsOf(
@@ -135,7 +198,7 @@ export async function check(runtime: LockRuntime, command: CallerCommand): Promi
  */
 async function ask<Reply extends { readonly kind: string }>(
   store: LockStore,
-  method: "inspect" | "free",
+  method: "acquire" | "inspect" | "free" | "forget",
   command: LockCommand,
   more: object,
 ): Promise<Exclude<Reply, NoAnswer>> {
@@ -169,8 +232,9 @@ async function ask<Reply extends { readonly kind: string }>(
     await pauseBeforeRetry(round, endsAt);
   }
   const cause = toLockError(lastFailure, acquireTimeoutMs);
-  if (!mayBeDone || method === "inspect") throw cause;
-  throw new LockUnavailableError(`${cause.message} (the lock may have been freed)`, { cause });
+  const effect = { free: "the lock may have been freed", forget: "the record may be gone" };
+  if (!mayBeDone || !(method === "free" || method === "forget")) throw cause;
+  throw new LockUnavailableError(`${cause.message} (${effect[method]})`, { cause });
 }
 
 /** Checks and percent-encodes a text, so that no field of a tombstone holds a colon. */

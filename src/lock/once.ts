@@ -5,10 +5,10 @@ import {
   SubmissionMismatchError,
 } from "../errors.ts";
 import { within } from "../timers.ts";
+import { checkMs, checkOptionNames, invalidOption } from "../validation.ts";
 import { type LockedWork, UserLease } from "./lease.ts";
 import { jsonOf, maxValueBytes } from "./record.ts";
 import type { LockRuntime } from "./runtime.ts";
-import type { SubmissionIdentity } from "./submission.ts";
 import { ownHolder, type RepeatAttempt } from "./waiting.ts";
 
 /** Options of `once`. */
@@ -45,19 +45,21 @@ export interface OnceResult<Value> {
  * contended by the same submission, to the end of waitMs ─▶ LockContendedError
  * mismatched, contended, unavailable ──▶ an error at once
  * ```
- *
- * @param identity makes `lease.submission`.
  */
 export async function once<Value>(
   runtime: LockRuntime,
   key: string,
-  attempt: RepeatAttempt,
+  acquire: (waitMs: number) => Promise<RepeatAttempt>,
+  options: OnceOptions,
   work: LockedWork<Value>,
-  identity: () => SubmissionIdentity,
 ): Promise<OnceResult<Value>> {
+  checkOptionNames("once", options, ["waitMs"]);
+  const { waitMs = 5_000 } = options;
+  checkMs("waitMs", waitMs, 0, 30_000);
+  if (typeof work !== "function") throw invalidOption("work", "a function", work);
+  const attempt = await acquire(waitMs);
   switch (attempt.outcome) {
     case "acquired":
-      UserLease.setSubmission(attempt.lease as UserLease, identity);
       return await run(attempt.lease as UserLease, work, runtime.times.acquireTimeoutMs);
     case "unavailable":
       throw attempt.cause;
@@ -68,8 +70,11 @@ export async function once<Value>(
       if (answer.returned !== undefined) {
         return { value: answer.returned.value as Value, replayed: true, ageMs };
       }
+      const why = answer.unreadable
+        ? `its record is ${answer.unreadable}`
+        : "its value was not kept";
       throw new AnswerUnavailableError(
-        "this submission was completed before, and its value was not kept. It does not run again: look for its effect",
+        `this submission was completed before, and ${why}. It does not run again: look for its effect`,
       );
     }
     case "mismatched":

@@ -8,6 +8,7 @@ import {
   invalidOption,
   longestTtlMs,
 } from "../validation.ts";
+import { Seal, type SealOptions } from "./seal.ts";
 import type { LockStore, LockTimes } from "./store.ts";
 import { encodeKeyPart, mayBeInId } from "./submit-key.ts";
 
@@ -50,18 +51,30 @@ export interface SubmitLockOptions {
    * @defaultValue the host's name and the process id, such as `web-3:4711`
    */
   readonly holder?: string | undefined;
+  /**
+   * Encrypts kept answers and values (AES-256-GCM), and makes ids and fingerprints HMACs. The user's
+   * id in the key, the holder's name and all times stay readable. @defaultValue none: plain bytes
+   */
+  readonly seal?: SealOptions | undefined;
 }
 
-type Resolved = { store: LockStore; keyPrefix: string; times: LockTimes; holder: string };
+interface Resolved {
+  readonly store: LockStore;
+  readonly keyPrefix: string;
+  readonly times: LockTimes;
+  readonly holder: string;
+  readonly seal: Seal | undefined;
+}
 
 export function resolveLockOptions(options: SubmitLockOptions): Resolved {
   const times = ["ttlMs", "maxHoldMs", "acquireTimeoutMs", "commandTimeoutMs"];
-  checkOptionNames("SubmitLock", options, ["store", ...times, "keyPrefix", "holder"]);
+  checkOptionNames("SubmitLock", options, ["store", ...times, "keyPrefix", "holder", "seal"]);
   return {
     store: checkStore(options.store),
     keyPrefix: checkKeyPrefix(options.keyPrefix),
     times: resolveTimes(options),
     holder: checkHolder(options.holder),
+    seal: options.seal && new Seal(options.seal),
   };
 }
 

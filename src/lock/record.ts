@@ -1,5 +1,7 @@
 import { InvalidValueError } from "../errors.ts";
-import { checkOptionNames, describe, invalidOption } from "../validation.ts";
+import { checkOptionNames, describe, invalidOption, warnOnce } from "../validation.ts";
+import type { CallerCommand } from "./runtime.ts";
+import { isSealed, type Seal, type Unreadable } from "./seal.ts";
 import type { CompletedAnswer, RecordBytes, ToldAnswer } from "./store.ts";
 
 /** Header names and their values. */
@@ -18,6 +20,8 @@ export interface StoredAnswer {
    * headers and no body. A value that `once` could not keep leaves the status alone.
    */
   readonly returned?: { readonly value: unknown } | undefined;
+  /** The submission was completed, and its record cannot be read: then `status` is 100. */
+  readonly unreadable?: Unreadable | undefined;
 }
 
 /** The answer of a submission, to be kept in its record. */
@@ -77,28 +81,45 @@ const headLength = 60;
 /** The length of the description that is behind the head, in bytes, as hexadecimal digits. */
 const lengthDigits = 6;
 
+/** The members of a command that its record is bound to. */
+type Place = Pick<CallerCommand, "key" | "submission">;
+
 /**
  * The bytes of a record: its head, the length of a description, the description, and the body as it
  * is. The description is JSON with short names, because a shop keeps millions: `s` is the status, `t`
  * the store's time, `h` the headers, `b` the body's length in bytes, absent without a body. With `v`
- * the body is the value of `once` as JSON, and empty for `undefined`.
+ * the body is the value of `once` as JSON, and empty for `undefined`. With a seal, everything behind
+ * the head is encrypted, and `i` is the submission's id, which the store has as an HMAC alone.
  *
  * @returns text where the body is text: clients write that faster than bytes.
  */
 export function encodeRecord(
-  fingerprint: string,
-  ownerId: string,
+  { key, ownerId, submission, identity }: Place & Pick<CallerCommand, "ownerId" | "identity">,
   { status, headers = {}, body: given, json }: RecordContent,
   createdMs: number,
+  seal?: Seal,
 ): string | Buffer {
   const body = json ?? given;
   const b = typeof body === "string" ? Buffer.byteLength(body) : body?.byteLength;
   const v = json === undefined ? undefined : 1;
-  const described = JSON.stringify({ s: status, t: Math.floor(createdMs), h: headers, b, v });
+  const i = seal && identity?.id;
+  const described = JSON.stringify({ s: status, t: Math.floor(createdMs), h: headers, b, v, i });
   const length = Buffer.byteLength(described).toString(16).padStart(lengthDigits, "0");
-  const text = `1${fingerprint}${ownerId}=${length}${described}`;
-  if (body === undefined || typeof body === "string") return text + (body ?? "");
-  return Buffer.concat([Buffer.from(text), bytesOf(body)]);
+  const text = `1${submission?.fingerprint}${ownerId}=`;
+  const open = length + described;
+  if (seal !== undefined) {
+    const content = Buffer.concat([Buffer.from(open), bytesOf(body ?? "")]);
+    return Buffer.concat([
+      Buffer.from(text),
+      seal.seal(content, placeOf({ key, submission }, text)),
+    ]);
+  }
+  if (body === undefined || typeof body === "string") return text + open + (body ?? "");
+  return Buffer.concat([Buffer.from(text + open), bytesOf(body)]);
+}
+
+function placeOf({ key, submission }: Place, head: string): string {
+  return `${key}\n${submission?.id}\n${head}`;
 }
 
 /** The same memory. */
@@ -107,31 +128,57 @@ function bytesOf(text: RecordBytes): Buffer {
   return Buffer.from(text.buffer, text.byteOffset, text.byteLength);
 }
 
-/** Never throws. `undefined` for anything without the form that {@link encodeRecord} writes. */
-export function decodeRecord(
-  record: unknown,
-): { createdMs: number; answer: StoredAnswer } | undefined {
-  if (typeof record !== "string" && !(record instanceof Uint8Array)) return undefined;
+/** A record as it was read. */
+export interface ReadRecord {
+  /** The store's time, in ms; 0 where nothing can be read. */
+  readonly createdMs: number;
+  readonly answer: StoredAnswer;
+  /** The submission's id, where the store has its HMAC. */
+  readonly id?: string | undefined;
+}
+
+/** Never throws. A record without the form that {@link encodeRecord} writes is unreadable. */
+export function decodeRecord(record: RecordBytes, place: Place, seal?: Seal): ReadRecord {
   const bytes = bytesOf(record);
-  const start = headLength + lengthDigits;
-  if (!head.test(bytes.toString("latin1", 0, headLength))) return undefined;
-  const length = Number(`0x${bytes.toString("latin1", headLength, start)}`);
+  const text = bytes.toString("latin1", 0, headLength);
+  let content = bytes.subarray(headLength);
+  if (isSealed(content)) {
+    const opened = seal?.open(content, placeOf(place, text)) ?? "sealed with another key";
+    if (typeof opened === "string") return unreadable(opened);
+    content = opened;
+  }
+  return (head.test(text) && decodeContent(content)) || unreadable("damaged");
+}
+
+/** The owner id of the run that has recorded. */
+export function ownerOf(record: RecordBytes): string {
+  return bytesOf(record).toString("latin1", 23, 59);
+}
+
+function unreadable(why: Unreadable): ReadRecord {
+  return { createdMs: 0, answer: { status: 100, headers: {}, unreadable: why } };
+}
+
+function decodeContent(bytes: Buffer): ReadRecord | undefined {
+  const length = Number(`0x${bytes.toString("latin1", 0, lengthDigits)}`);
   if (!(length >= 0)) return undefined;
-  const { s: status, t, h, b, v } = parse(bytes.toString("utf8", start, start + length));
-  const rest = bytes.subarray(start + length);
+  const end = lengthDigits + length;
+  const { s: status, t, h, b, v, i } = parse(bytes.toString("utf8", lengthDigits, end));
+  const rest = bytes.subarray(end);
   const createdMs = Number.isSafeInteger(t) ? (t as number) : -1;
   if (!isStatus(status) || createdMs < 0 || (b ?? 0) !== rest.length) return undefined;
   if (!isRecord(h) || !Object.values(h).every(isHeaderValue)) return undefined;
+  const id = typeof i === "string" ? i : undefined;
   // Without a prototype, so that a header named `__proto__` is a header and nothing else.
   const headers: AnswerHeaders = Object.assign(Object.create(null), h);
   if (v === undefined) {
-    return { createdMs, answer: { status, headers, body: b === undefined ? undefined : rest } };
+    return { createdMs, id, answer: { status, headers, body: b === undefined ? undefined : rest } };
   }
   const returned = parsedValue(rest.toString());
-  return returned && { createdMs, answer: { status, headers, returned } };
+  return returned && { createdMs, id, answer: { status, headers, returned } };
 }
 
-function parse(json: string): { [name in "s" | "t" | "h" | "b" | "v"]?: unknown } {
+function parse(json: string): { [name in "s" | "t" | "h" | "b" | "v" | "i"]?: unknown } {
   try {
     return Object(JSON.parse(json));
   } catch {
@@ -147,17 +194,34 @@ function parsedValue(json: string): StoredAnswer["returned"] {
   }
 }
 
-/** `undefined` for foreign bytes. */
-export function completedOf({
-  record,
-  storeTimeMs,
-}: CompletedAnswer | ToldAnswer):
-  | { readonly answer: StoredAnswer; readonly ageMs: number }
-  | undefined {
-  const decoded = decodeRecord(record);
-  if (decoded === undefined) return undefined;
-  return { answer: decoded.answer, ageMs: Math.max(0, storeTimeMs - decoded.createdMs) };
+/** An answer that was found, and the submission's id as the shop's database has it. */
+export interface FoundAnswer {
+  readonly answer: StoredAnswer;
+  readonly ageMs: number;
+  readonly id: string;
 }
+
+export function completedOf(
+  { record, storeTimeMs }: CompletedAnswer | ToldAnswer,
+  place: Place,
+  seal: Seal | undefined,
+): FoundAnswer {
+  const { answer, createdMs, id = place.submission?.id ?? "" } = decodeRecord(record, place, seal);
+  if (answer.unreadable === undefined) {
+    return { answer, ageMs: Math.max(0, storeTimeMs - createdMs), id };
+  }
+  warnOnce(
+    "SUBMIT_LOCK_UNREADABLE_RECORD",
+    `a submission was completed, and its record cannot be read (${answer.unreadable}): its repeats are refused, and none runs. ${remedies[answer.unreadable]}`,
+  );
+  return { answer, ageMs: 0, id };
+}
+
+/** For an operator. */
+const remedies: Readonly<Record<Unreadable, string>> = {
+  "sealed with another key": "Add the key that sealed it to seal.keys of every process",
+  damaged: "Look for the order, then forget the record, or let it run out",
+};
 
 /** The longest value of `once` that is kept, as JSON in UTF-8. */
 export const maxValueBytes = 1_048_576;

@@ -1,10 +1,11 @@
 import { AsyncResource } from "node:async_hooks";
 import { LockMisconfiguredError, LockUnavailableError } from "../errors.ts";
-import { TimerWheel } from "../timers.ts";
+import { TimerWheel, within } from "../timers.ts";
 import { isOwn, textOfThrown } from "../validation.ts";
 import { type ChannelOf, lockChannels } from "./channels.ts";
 import type { Completing } from "./complete.ts";
 import type { HeldLease } from "./held-lease.ts";
+import type { Seal } from "./seal.ts";
 import type {
   AcquireRequest,
   LockCommand,
@@ -14,10 +15,13 @@ import type {
   NoAnswer,
   OwnedReply,
 } from "./store.ts";
+import type { SubmissionIdentity } from "./submission.ts";
 
 /** A command, with the members that stay in this process. */
 export interface CallerCommand extends LockCommand {
   readonly keyPrefix: string;
+  /** The submission, as the shop's database and logs have it. */
+  readonly identity: SubmissionIdentity | undefined;
   /** How long, in milliseconds, the submission's answer is kept; 0 without a submission. */
   readonly retainMs: number;
   /** The asynchronous context of the code that asked for the lock, if a channel has subscribers. */
@@ -70,6 +74,7 @@ class WaitGroup {
 export class LockRuntime {
   readonly store: LockStore;
   readonly times: LockTimes;
+  readonly seal: Seal | undefined;
   /** The timers of attempts and releases. */
   readonly timers: TimerWheel;
   /** The timers of completes, which `close` may give up. */
@@ -86,9 +91,10 @@ export class LockRuntime {
   /** `close` has waited long enough: a lease that is acquired now is released at once. */
   isDrained = false;
 
-  constructor(store: LockStore, times: LockTimes) {
+  constructor(store: LockStore, times: LockTimes, seal?: Seal) {
     this.store = store;
     this.times = times;
+    this.seal = seal;
     // Coarse steps: a few ms late is harmless here, and a busy process is not woken per attempt.
     const stepMs = Math.max(1, times.commandTimeoutMs / 100);
     this.timers = new TimerWheel(stepMs, true);
@@ -96,6 +102,21 @@ export class LockRuntime {
     // A holder is notified min(1 s, ttlMs / 10) before its lease ends: one step is a twentieth of
     // that. These timers keep no process alive: the work under a lease does.
     this.watchdogs = new TimerWheel(Math.max(1, Math.min(times.ttlMs / 200, 50)), false);
+  }
+
+  /** Rule 14: live leases get `timeoutMs`, then completes and retires `2 × acquireTimeoutMs`. */
+  async drain(timeoutMs: number): Promise<void> {
+    const drained = this.active.wait();
+    await within(timeoutMs, drained);
+    this.isDrained = true;
+    for (const lease of this.watchdogs.armed()) lease.lose("closed");
+    // Attempts that are still under way may have owner ids to retire.
+    const settled = drained.then(() => this.completes.wait()).then(() => this.releases.wait());
+    await within(2 * this.times.acquireTimeoutMs, settled);
+    for (const complete of this.completeTimers.armed()) complete.drop();
+    // A `complete` or `release` that is called later is still sent, but keeps no process alive.
+    this.completeTimers.unref();
+    this.timers.unref();
   }
 }
 
@@ -137,7 +158,7 @@ export class InFlight {
 
 /** Hands a request to the store. A method that throws counts as one that answered `unknown`. */
 export function write<
-  Name extends "acquire" | "extend" | "release" | "complete" | "inspect" | "free",
+  Name extends "acquire" | "extend" | "release" | "complete" | "inspect" | "free" | "forget",
 >(store: LockStore, method: Name, request: Parameters<NonNullable<LockStore[Name]>>[0]): void {
   try {
     (store as unknown as Record<Name, (request: LockRequest<never>) => void>)[method](request);

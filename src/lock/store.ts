@@ -99,6 +99,12 @@ export interface FreeRequest extends LockRequest<FreeReply> {
   readonly now: boolean;
 }
 
+/** Deletes the record of the command's submission, if it is of the run that was looked at. */
+export interface ForgetRequest extends LockRequest<ForgetReply> {
+  /** The owner id in the record's head. */
+  readonly run: string;
+}
+
 /** The store executed the request. */
 export interface Answered<Answer extends string> {
   readonly kind: Answer;
@@ -282,6 +288,13 @@ export type InspectReply = InspectedAnswer | NoAnswer;
 export type FreeReply = FreeAnswer | NoAnswer;
 
 /**
+ * - `forgotten`: the record is deleted.
+ * - `inFlight`: the key holds a lease for the submission; nothing was done.
+ * - `changed`: the record is another run's, or no record; nothing was done. `absent`: there is none.
+ */
+export type ForgetReply = Answered<"forgotten" | "inFlight" | "changed" | "absent"> | NoAnswer;
+
+/**
  * - `recorded`: the record is written, by this request or an earlier copy; the key was released.
  * - `late`: the record is written, but the key no longer held this owner id.
  * - `expired`: this request came at or after the record's expiry; nothing was recorded.
@@ -306,7 +319,7 @@ export interface LockStore {
   release(request: ReleaseRequest): void;
   /**
    * Writes one request of the complete, in one atomic step: the record where there is none yet,
-   * then the release. A record is never overwritten, lengthened or deleted. Without this method a
+   * then the release. A record is never overwritten or lengthened. Without this method a
    * store keeps no answers: submissions and cooldowns are an `InvalidOptionError`.
    */
   complete?(request: CompleteRequest): void;
@@ -319,6 +332,11 @@ export interface LockStore {
    * tombstone is `freed` again. Without this method `free` of a lock is an `InvalidOptionError`.
    */
   free?(request: FreeRequest): void;
+  /**
+   * Writes one request of the forget, in one atomic step: compares, and deletes the record. Without
+   * this method `forget` of a lock is an `InvalidOptionError`.
+   */
+  forget?(request: ForgetRequest): void;
   /** Why this store cannot keep answers although it has `complete`; `undefined` where it can. */
   readonly recordsProblem?: string | undefined;
   /**

@@ -1,6 +1,7 @@
 import * as crypto from "node:crypto";
 import { InvalidOptionError } from "../errors.ts";
-import { checkMs, checkOptionNames, describe } from "../validation.ts";
+import { checkMs, checkOptionNames, describe, invalidOption } from "../validation.ts";
+import type { Seal } from "./seal.ts";
 import type { LockStore, SubmissionHashes } from "./store.ts";
 import { submitKey, type UserId } from "./submit-key.ts";
 
@@ -29,12 +30,21 @@ export interface SubmissionIdentity {
   readonly fingerprint: string | undefined;
 }
 
-/** Options of `acquire` and `lookUp`. */
+/** Options of `acquire`. */
 export interface AcquireOptions {
   readonly submission: Submission;
 }
 
+/** For guards: a submission that has its 22 characters already, and is not hashed again. */
+export interface IdentifiedOptions {
+  readonly identity: SubmissionIdentity;
+  /** As in {@link Submission}. */
+  readonly retainMs?: number | undefined;
+}
+
 export interface ResolvedSubmission {
+  readonly identity: SubmissionIdentity;
+  /** As they are in the store: those of the identity, or under a seal their HMACs. */
   readonly hashes: SubmissionHashes;
   readonly retainMs: number;
 }
@@ -58,25 +68,24 @@ export function hash22(text: string): string {
   return sha256(text).slice(0, 22);
 }
 
-/** @throws InvalidOptionError, which describes id and fingerprint and does not repeat them. */
-export function resolveSubmission(
-  submission: Submission,
+export function resolveIdentity(
+  { identity, retainMs }: IdentifiedOptions,
   acquireTimeoutMs: number,
+  seal: Seal | undefined,
 ): ResolvedSubmission {
-  checkOptionNames("submission", submission, ["id", "fingerprint", "retainMs"]);
-  const { id, fingerprint, retainMs } = submission;
-  const idHash = hash22(checkText("submission.id", id));
+  const id = checkId("identity.id", identity.id);
+  const { fingerprint = noFingerprint } = identity;
   return {
-    hashes: {
-      id: idHash,
-      // With the id's hash: equal payloads of two submissions have different fingerprints.
-      fingerprint:
-        fingerprint === undefined
-          ? noFingerprint
-          : hash22(`${idHash}:${checkText("submission.fingerprint", fingerprint)}`),
-    },
+    identity,
+    hashes: seal?.hashesOf(id, fingerprint) ?? { id, fingerprint },
     retainMs: resolveRetainMs("submission.retainMs", retainMs, acquireTimeoutMs),
   };
+}
+
+/** @throws InvalidOptionError for a text that is not the 22 characters of a submission. */
+export function checkId(name: string, id: unknown): string {
+  if (typeof id === "string" && /^[\w-]{22}$/.test(id)) return id;
+  throw invalidOption(name, "the 22 characters of a submission, as submission.id has them", id);
 }
 
 /**

@@ -1,12 +1,14 @@
 import { v4 as uuid } from "uuid";
-import { within } from "../timers.ts";
-import { checkMs, checkOptionNames, invalidOption } from "../validation.ts";
+import { checkMs, checkOptionNames } from "../validation.ts";
 import { Acquiring } from "./acquire.ts";
 import { type Attempt, closedAttempt, type LockedWork, type SubmissionAttempt } from "./lease.ts";
 import {
   type CheckOptions,
   check,
+  type ForgetOptions,
+  type ForgetResult,
   type FreeOptions,
+  forget,
   free,
   inspect,
   type LockStats,
@@ -18,10 +20,13 @@ import { type CallerCommand, captureContext, InFlight, LockRuntime } from "./run
 import type { FreeResult, Inspection } from "./store.ts";
 import {
   type AcquireOptions,
+  checkId,
   checkRecords,
+  type IdentifiedOptions,
   identify,
+  noFingerprint,
   type ResolvedSubmission,
-  resolveSubmission,
+  resolveIdentity,
   type Submission,
 } from "./submission.ts";
 import { submitKey, type UserId } from "./submit-key.ts";
@@ -31,8 +36,8 @@ import {
   lookUp,
   type RepeatAttempt,
   type WithLockOptions,
-  waitForLease,
   waitingOn,
+  withLock,
 } from "./waiting.ts";
 
 /** Options of `close`. */
@@ -64,10 +69,10 @@ export class SubmitLock {
 
   /** @throws InvalidOptionError naming the option, what was expected and what came. */
   constructor(options: SubmitLockOptions) {
-    const { store, keyPrefix, times, holder } = resolveLockOptions(options);
+    const { store, keyPrefix, times, holder, seal } = resolveLockOptions(options);
     this.keyPrefix = keyPrefix;
     this.#holder = holder;
-    this.#runtime = new LockRuntime(store, times);
+    this.#runtime = new LockRuntime(store, times, seal);
     this.#detach = store.attach(() => {
       for (const lease of this.#runtime.watchdogs.armed()) lease.extendNow();
     });
@@ -95,7 +100,7 @@ export class SubmitLock {
   acquire(userId: UserId, options?: AcquireOptions): Promise<SubmissionAttempt> {
     // An error that is thrown in this function rejects the promise.
     return new Promise((resolve) => {
-      const submission = options === undefined ? undefined : this.#submission(options);
+      const submission = options && this.#submission(userId, options);
       const key = submitKey(this.keyPrefix, userId);
       if (this.#closed !== undefined) resolve(closedAttempt());
       else new Acquiring(this.#runtime, this.#command(key, submission), resolve).begin();
@@ -104,14 +109,18 @@ export class SubmitLock {
 
   /**
    * Looks up the state of a submission, without taking the lock. Settles within `commandTimeoutMs`.
-   *
+   * @param options the submission, or its 22 characters, such as `submission.id` of a guarded request.
    * @throws InvalidUserIdError, InvalidOptionError (as a rejection) as `acquire` does.
    * @throws LockClosedError (as a rejection) once `close` has waited for the leases.
    */
-  async lookUp(userId: UserId, options: AcquireOptions): Promise<LookUp> {
+  async lookUp(userId: UserId, options: AcquireOptions | { readonly id: string }): Promise<LookUp> {
     if (this.#runtime.isDrained) throw closedAttempt().cause;
-    const command = this.#command(this.keyFor(userId), this.#submission(options));
-    return await lookUp(this.#runtime.store, command);
+    checkOptionNames("lookUp", options, ["id", "submission"]);
+    const commands =
+      "id" in options
+        ? this.#recordsOf(userId, options.id)
+        : [this.#command(this.keyFor(userId), this.#submission(userId, options))];
+    return await lookUp(this.#runtime, commands);
   }
 
   /**
@@ -125,11 +134,11 @@ export class SubmitLock {
    */
   async acquireOrWait(
     userId: UserId,
-    options: AcquireOptions,
+    options: IdentifiedOptions,
     waitMs: number,
     isAbandoned?: () => boolean,
   ): Promise<RepeatAttempt> {
-    const submission = this.#submission(options);
+    const submission = this.#identified(options);
     const key = this.keyFor(userId);
     if (this.#closed !== undefined) return closedAttempt();
     const commandOf = () => this.#command(key, submission);
@@ -173,18 +182,8 @@ export class SubmitLock {
     ...rest: [LockedWork<Result>] | [WithLockOptions, LockedWork<Result>]
   ): Promise<Result> {
     const [options, work] = rest.length === 1 ? [{}, rest[0]] : rest;
-    checkOptionNames("withLock", options, ["waitMs"]);
-    const { waitMs = 0 } = options;
-    checkMs("waitMs", waitMs, 0, 600_000);
-    if (typeof work !== "function") throw invalidOption("work", "a function", work);
     const key = this.keyFor(userId);
-    const lease = await waitForLease(this.#runtime, key, waitMs, () => this.acquire(userId));
-    try {
-      return await work(lease);
-    } finally {
-      // `release` never rejects, so it cannot mask the result or the error of `work`.
-      await lease.release();
-    }
+    return await withLock(this.#runtime, key, () => this.acquire(userId), options, work);
   }
 
   /**
@@ -217,13 +216,9 @@ export class SubmitLock {
     work: LockedWork<Value>,
     options: OnceOptions = {},
   ): Promise<OnceResult<Value>> {
-    checkOptionNames("once", options, ["waitMs"]);
-    const { waitMs = 5_000 } = options;
-    checkMs("waitMs", waitMs, 0, 30_000);
-    if (typeof work !== "function") throw invalidOption("work", "a function", work);
-    const attempt = await this.acquireOrWait(userId, { submission }, waitMs);
-    const identity = () => identify(userId, submission);
-    return await once(this.#runtime, this.keyFor(userId), attempt, work, identity);
+    const asked = { identity: identify(userId, submission), retainMs: submission.retainMs };
+    const acquire = (waitMs: number) => this.acquireOrWait(userId, asked, waitMs);
+    return await once(this.#runtime, this.keyFor(userId), acquire, options, work);
   }
 
   /**
@@ -237,9 +232,11 @@ export class SubmitLock {
     if (this.#closed !== undefined) throw closedAttempt().cause;
     const { submissions = this.#keepsRecords } = options;
     if (submissions) checkRecords(this.#runtime.store, "submissions");
-    const { acquireTimeoutMs } = this.#runtime.times;
-    const shortest = { id: "check", retainMs: Math.max(1_000, 2 * acquireTimeoutMs) };
-    const submission = submissions ? resolveSubmission(shortest, acquireTimeoutMs) : undefined;
+    const { seal, times } = this.#runtime;
+    const { acquireTimeoutMs } = times;
+    const identity = { id: noFingerprint, fingerprint: undefined };
+    const shortest = { identity, retainMs: Math.max(1_000, 2 * acquireTimeoutMs) };
+    const submission = submissions ? resolveIdentity(shortest, acquireTimeoutMs, seal) : undefined;
     const throwaway = () => this.#command(this.keyFor(`check-${uuid()}`), submission);
     // Two in one turn, as two customers come: a store that gathers them finds out whether it may.
     const both = [throwaway(), throwaway()];
@@ -269,6 +266,18 @@ export class SubmitLock {
     return await free(this.#runtime.store, this.#onCallCommand(userId), options);
   }
 
+  /**
+   * Deletes the kept answer of a submission, whose next retry runs: for the day on which a wrong
+   * answer was kept. A complete that Redis has still to confirm may write it again, for some seconds.
+   * Settles within 2 × `acquireTimeoutMs` (with `seal` twice that).
+   *
+   * @throws as `free` does; after a LockUnavailableError the answer may have been forgotten.
+   */
+  async forget(userId: UserId, options: ForgetOptions): Promise<ForgetResult> {
+    if (this.#closed !== undefined) throw closedAttempt().cause;
+    return await forget(this.#runtime, this.#recordsOf(userId, options.id), options);
+  }
+
   /** Counts the operations of this `SubmitLock` that are under way, for gauges. Sends nothing. */
   stats(): LockStats {
     return statsOf(this.#runtime, waitingOn(this.#runtime));
@@ -286,31 +295,31 @@ export class SubmitLock {
     checkOptionNames("close", options, ["timeoutMs"]);
     const { timeoutMs = 5_000 } = options;
     checkMs("timeoutMs", timeoutMs, 0, 600_000);
-    this.#closed ??= this.#drain(timeoutMs).then(() => this.#detach());
+    this.#closed ??= this.#runtime.drain(timeoutMs).then(() => this.#detach());
     return await this.#closed;
   }
 
-  /** Rule 14: live leases get `timeoutMs`, then completes and retires `2 × acquireTimeoutMs`. */
-  async #drain(timeoutMs: number): Promise<void> {
-    const runtime = this.#runtime;
-    const { active, completes, completeTimers, releases, timers, times, watchdogs } = runtime;
-    const drained = active.wait();
-    await within(timeoutMs, drained);
-    runtime.isDrained = true;
-    for (const lease of watchdogs.armed()) lease.lose("closed");
-    // Attempts that are still under way may have owner ids to retire.
-    const settled = drained.then(() => completes.wait()).then(() => releases.wait());
-    await within(2 * times.acquireTimeoutMs, settled);
-    for (const complete of completeTimers.armed()) complete.drop();
-    // A `complete` or `release` that is called later is still sent, but keeps no process alive.
-    completeTimers.unref();
-    timers.unref();
+  #submission(userId: UserId, options: AcquireOptions): ResolvedSubmission {
+    checkOptionNames("acquire", options, ["submission"]);
+    const { retainMs } = options.submission;
+    return this.#identified({ identity: identify(userId, options.submission), retainMs });
   }
 
-  #submission(options: AcquireOptions): ResolvedSubmission {
-    checkOptionNames("acquire", options, ["submission"]);
+  #identified(options: IdentifiedOptions): ResolvedSubmission {
     const { acquireTimeoutMs } = this.requireRecords("submission");
-    return resolveSubmission(options.submission, acquireTimeoutMs);
+    return resolveIdentity(options, acquireTimeoutMs, this.#runtime.seal);
+  }
+
+  /** Where its record may be: under a seal, a person may have the id from a key in Redis. */
+  #recordsOf(userId: UserId, id: string): CallerCommand[] {
+    checkRecords(this.#runtime.store, "id");
+    const identity = { id: checkId("id", id), fingerprint: undefined };
+    const hashed = this.#runtime.seal?.hashesOf(id, noFingerprint).id ?? id;
+    return [...new Set([hashed, id])].map((each) => ({
+      ...this.#command(this.keyFor(userId), undefined),
+      identity,
+      submission: { id: each, fingerprint: noFingerprint },
+    }));
   }
 
   /** Rule 1: a fresh owner id for each attempt. */
@@ -321,6 +330,7 @@ export class SubmitLock {
       ownerId: uuid(),
       times: this.#runtime.times,
       holder: this.#holder,
+      identity: submission?.identity,
       submission: submission?.hashes,
       retainMs: submission?.retainMs ?? 0,
       callerContext: captureContext(),

@@ -1,11 +1,18 @@
 import { type LockClosedError, LockContendedError, LockUnavailableError } from "../errors.ts";
 import { performance, sleep } from "../time.ts";
 import { within } from "../timers.ts";
+import { checkMs, checkOptionNames, invalidOption } from "../validation.ts";
 import { Acquiring, type OnEnd } from "./acquire.ts";
-import { type Attempt, closedAttempt, type Lease, type SubmissionAttempt } from "./lease.ts";
+import {
+  type Attempt,
+  closedAttempt,
+  type Lease,
+  type LockedWork,
+  type SubmissionAttempt,
+} from "./lease.ts";
 import { completedOf, type StoredAnswer } from "./record.ts";
 import { type CallerCommand, type LockRuntime, write } from "./runtime.ts";
-import type { AcquireReply, LockCommand, LockStore } from "./store.ts";
+import type { AcquireReply, LockCommand } from "./store.ts";
 
 /** Options of `withLock`. */
 export interface WithLockOptions {
@@ -27,8 +34,28 @@ export async function pauseBeforeRetry(round: number, endsAt: number): Promise<v
 /** By lock and key, who waits for a lease: the first asks Redis for all of them. */
 const lines = new WeakMap<LockRuntime, Map<string, Set<object>>>();
 
+export async function withLock<Result>(
+  runtime: LockRuntime,
+  key: string,
+  attempt: () => Promise<Attempt>,
+  options: WithLockOptions,
+  work: LockedWork<Result>,
+): Promise<Result> {
+  checkOptionNames("withLock", options, ["waitMs"]);
+  const { waitMs = 0 } = options;
+  checkMs("waitMs", waitMs, 0, 600_000);
+  if (typeof work !== "function") throw invalidOption("work", "a function", work);
+  const lease = await waitForLease(runtime, key, waitMs, attempt);
+  try {
+    return await work(lease);
+  } finally {
+    // `release` never rejects, so it cannot mask the result or the error of `work`.
+    await lease.release();
+  }
+}
+
 /** @throws the error of the last attempt, once `waitMs` is over or waiting does not help. */
-export async function waitForLease(
+async function waitForLease(
   runtime: LockRuntime,
   key: string,
   waitMs: number,
@@ -92,7 +119,14 @@ export type LookUp =
   /** It is being processed. */
   | { readonly outcome: "in-flight" }
   /** It was completed: by an HTTP answer, or by `once`, whose value is `answer.returned`. */
-  | { readonly outcome: "completed"; readonly answer: StoredAnswer; readonly ageMs: number }
+  | {
+      readonly outcome: "completed";
+      readonly answer: StoredAnswer;
+      /** How long ago it was completed by the store's clock, in milliseconds. */
+      readonly ageMs: number;
+      /** Its 22 characters, as `submission.id` has them. */
+      readonly id: string;
+    }
   | { readonly outcome: "mismatched"; readonly inFlight: boolean }
   /** The store gave no usable answer. */
   | { readonly outcome: "unknown" };
@@ -110,7 +144,11 @@ type Seen =
  *
  * @param waitsFor the owner id of the run that may tell its answer.
  */
-async function look(store: LockStore, command: LockCommand, waitsFor?: string): Promise<Seen> {
+async function look(
+  { seal, store }: LockRuntime,
+  command: LockCommand,
+  waitsFor?: string,
+): Promise<Seen> {
   const reply = await within(
     command.times.commandTimeoutMs,
     new Promise<AcquireReply>((answer) =>
@@ -125,10 +163,10 @@ async function look(store: LockStore, command: LockCommand, waitsFor?: string): 
   );
   switch (reply?.kind) {
     case "completed":
+      return { outcome: "completed", ...completedOf(reply, command, seal) };
     case "told": {
-      const completed = completedOf(reply);
-      if (completed === undefined) return { outcome: "unknown" };
-      return { outcome: reply.kind, ...completed };
+      const { answer, ageMs } = completedOf(reply, command, seal);
+      return { outcome: "told", answer, ageMs };
     }
     case "mismatched":
       return { outcome: "mismatched", inFlight: reply.inFlight };
@@ -143,8 +181,15 @@ async function look(store: LockStore, command: LockCommand, waitsFor?: string): 
   }
 }
 
-export async function lookUp(store: LockStore, command: LockCommand): Promise<LookUp> {
-  const seen = await look(store, command);
+/** @param commands the places where the record may be: the first that has anything counts. */
+export async function lookUp(
+  runtime: LockRuntime,
+  commands: readonly LockCommand[],
+): Promise<LookUp> {
+  let seen: Seen = { outcome: "none" };
+  for (const command of commands) {
+    if (seen.outcome === "none") seen = await look(runtime, command);
+  }
   return seen.outcome === "in-flight" ? { outcome: "in-flight" } : (seen as LookUp);
 }
 
@@ -277,7 +322,7 @@ export async function acquireOrWait(
   watches.set(runtime, ofLock);
   const lookAgain = async (waitsFor: string | undefined) => {
     if (runtime.isDrained) throw closedAttempt().cause;
-    return await look(runtime.store, commandOf(), waitsFor);
+    return await look(runtime, commandOf(), waitsFor);
   };
   const known = ofLock.get(identity);
   const watch = known ?? new Watch(lookAgain, runtime.times.acquireTimeoutMs);

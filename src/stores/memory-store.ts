@@ -2,6 +2,7 @@ import type {
   AcquireReply,
   AcquireRequest,
   CompleteRequest,
+  ForgetRequest,
   FreeRequest,
   FreeResult,
   Inspection,
@@ -150,6 +151,20 @@ export class MemoryStore implements LockStore {
     const now = performance.now();
     const result = this.#takeAway(request, live(this.#entries, request.command.key, now), now);
     request.answer({ kind: "answered", result, storeTimeMs: now });
+  }
+
+  forget(request: ForgetRequest): void {
+    const { command, run } = request;
+    const storeTimeMs = performance.now();
+    const entry = live(this.#entries, command.key, storeTimeMs);
+    const record = this.#recordOf(command, storeTimeMs);
+    let kind: "forgotten" | "inFlight" | "changed" | "absent" = "forgotten";
+    if (entry?.state === "held" && entry.submission?.id === command.submission?.id) {
+      kind = "inFlight";
+    } else if (record === undefined) kind = "absent";
+    else if (headOf(record).ownerId !== run) kind = "changed";
+    else this.#records.delete(recordKey(command));
+    request.answer({ kind, storeTimeMs });
   }
 
   #takeAway(request: FreeRequest, entry: Entry | undefined, now: number): FreeResult {

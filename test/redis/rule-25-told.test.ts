@@ -1,5 +1,6 @@
 import { afterEach, describe, expect, test } from "vitest";
 import { MemoryStore, RedisStore, type SubmitLock } from "../../src/index.ts";
+import { identify } from "../../src/lock/submission.ts";
 import type { RepeatAttempt } from "../../src/lock/waiting.ts";
 import { closeClients, ioredis6, untilReady } from "../support/clients.ts";
 import { freshUser } from "../support/ids.ts";
@@ -26,8 +27,8 @@ async function onRedis(port: number = sharedRedisPort()): Promise<SubmitLock> {
 
 /** A repeat of cart 7 that waits, or of other content. */
 function waits(lock: SubmitLock, user: string, fingerprint?: string): Promise<RepeatAttempt> {
-  const submission = { id: "cart 7", fingerprint };
-  return lock.acquireOrWait(user, { submission }, 30_000);
+  const identity = identify(user, { id: "cart 7", fingerprint });
+  return lock.acquireOrWait(user, { identity }, 30_000);
 }
 
 async function areWaiting(lock: SubmitLock, count: number): Promise<void> {

@@ -1,6 +1,7 @@
 import type {
   AcquireReply,
   CompleteReply,
+  ForgetReply,
   FreeReply,
   FreeRequest,
   InspectReply,
@@ -49,6 +50,8 @@ export interface Asking {
   complete(command: LockCommand, given: Completed): AskedRequest<CompleteReply>;
   inspect(command: LockCommand): AskedRequest<InspectReply>;
   free(command: LockCommand, given: Freed): AskedRequest<FreeReply>;
+  /** @param run the owner id of the run whose record was looked at. */
+  forget(command: LockCommand, run: string): AskedRequest<ForgetReply>;
 }
 
 export function asking(store: LockStore): Asking {
@@ -68,6 +71,8 @@ export function asking(store: LockStore): Asking {
       ),
     inspect: (command) => asked(command, (copy) => store.inspect?.(copy)),
     free: (command, given) => asked(command, (copy) => store.free?.(Object.assign(copy, given))),
+    forget: (command, run) =>
+      asked(command, (copy) => store.forget?.(Object.assign(copy, { run }))),
   };
 }
 

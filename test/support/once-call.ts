@@ -1,7 +1,9 @@
 import { AsyncLocalStorage } from "node:async_hooks";
+import { randomBytes } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
 import type { Lease, LockStore, SubmitLock } from "../../src/index.ts";
+import { identify } from "../../src/lock/submission.ts";
 import { asking } from "./asking.ts";
 import { record } from "./channels.ts";
 import { freshUser } from "./ids.ts";
@@ -12,6 +14,7 @@ import { until } from "./until.ts";
 /** `lock.once`, on any store that keeps records. */
 export function runsOnce(openStore: () => LockStore): void {
   keepsValues(openStore);
+  forgetsValues(openStore);
   endsEveryCall(openStore);
   waitsForTheSame(openStore);
 }
@@ -110,8 +113,55 @@ function keepsValues(openStore: () => LockStore): void {
         answer: { status: 100, headers: {}, body: undefined, returned: { value: { number: 7 } } },
         ageMs: expect.any(Number),
       };
-      expect(await lock.lookUp(user, { submission })).toEqual(completed);
+      const { id } = identify(user, submission);
+      expect(await lock.lookUp(user, { submission })).toEqual({ ...completed, id });
+      expect(await lock.lookUp(user, { id })).toEqual({ ...completed, id });
       expect(await submit(lock, user)).toEqual(completed);
+    });
+  });
+}
+
+/** A kept value that a person deletes, with a seal and without. */
+function forgetsValues(openStore: () => LockStore): void {
+  const keys = [randomBytes(32)];
+  const audit = { by: "anna@ops-1", reason: "ticket 4711" };
+
+  describe.each([
+    ["as it is", undefined],
+    ["sealed", { keys }],
+  ])("a value that is kept %s, and forgotten", (_how, seal) => {
+    const open = () => openLock({ store: openStore(), seal });
+
+    test("is shown, and a repeat runs", async () => {
+      const [lock, user] = [open(), freshUser()];
+      const messages = record("submit-lock:forget", lock.keyFor(user));
+      await lock.once(user, submission, () => 7);
+      const { id } = identify(user, submission);
+      const forgotten = { outcome: "forgotten", answer: { returned: { value: 7 } } };
+      expect(await lock.forget(user, { id, ...audit })).toMatchObject(forgotten);
+      expect(messages).toMatchObject([{ submission: id, ...audit }]);
+      expect(await lock.forget(user, { id, ...audit })).toEqual({ outcome: "none" });
+      expect(await lock.once(user, submission, () => 8)).toMatchObject({ value: 8 });
+      expect(messages).toHaveLength(1);
+    });
+
+    test("is kept where another user, or another submission, is meant", async () => {
+      const [lock, user] = [open(), freshUser()];
+      await lock.once(user, submission, () => 7);
+      const { id } = identify(user, submission);
+      const other = identify(user, { id: "cart 8" }).id;
+      expect(await lock.forget(freshUser(), { id, ...audit })).toEqual({ outcome: "none" });
+      expect(await lock.forget(user, { id: other, ...audit })).toEqual({ outcome: "none" });
+      expect(await lock.once(user, submission, never)).toMatchObject({ value: 7 });
+    });
+
+    test("is in flight while its work runs", async () => {
+      const [lock, user] = [open(), freshUser()];
+      const first = await begun(lock, user);
+      const { id } = identify(user, submission);
+      expect(await lock.forget(user, { id, ...audit })).toEqual({ outcome: "in-flight" });
+      first.end(7);
+      expect(await first.result).toMatchObject({ value: 7 });
     });
   });
 }
@@ -305,7 +355,11 @@ function waitsForTheSame(openStore: () => LockStore): void {
       const [lock, user] = [openLock({ store }), freshUser()];
       // A lock that nobody extends.
       const times = { ...roomyTimes, ttlMs: 1_000 };
-      const command = onceOf({ key: lock.keyFor(user), submission: hashesOf("cart 7"), times });
+      const command = onceOf({
+        key: lock.keyFor(user),
+        submission: hashesOf("cart 7", undefined, user),
+        times,
+      });
       expect(await asking(store).acquire(command).reply).toMatchObject({ kind: "taken" });
       const from = performance.now();
       const call = lock.once(user, submission, never, { waitMs: 30_000 });

@@ -10,6 +10,7 @@ import { until } from "./until.ts";
 export function keepsAnswers(openStore: () => LockStore): void {
   findsSubmissions(openStore);
   keepsRecords(openStore);
+  forgetsRecords(openStore);
   leavesCooldowns(openStore);
   raisesFencingTokens(openStore);
 }
@@ -432,6 +433,48 @@ function raisesFencingTokens(openStore: () => LockStore): void {
         }
       },
     );
+  });
+}
+
+/** Rule 26. */
+function forgetsRecords(openStore: () => LockStore): void {
+  const open = () => asking(openStore());
+
+  describe("forget", () => {
+    test("deletes the record of the run that was looked at, and the next one is let in", async () => {
+      const store = open();
+      const { mine } = await completed(store);
+      expect(await store.look(rivalOf(mine)).reply).toMatchObject({ kind: "completed" });
+      expect(await store.forget(rivalOf(mine), mine.ownerId).reply).toMatchObject({
+        kind: "forgotten",
+      });
+      expect(await store.forget(rivalOf(mine), mine.ownerId).reply).toMatchObject({
+        kind: "absent",
+      });
+      expect(await store.acquire(rivalOf(mine)).reply).toMatchObject({ kind: "taken" });
+    });
+
+    test("leaves the record of another run", async () => {
+      const store = open();
+      const { mine } = await completed(store);
+      const { ownerId } = onceOf();
+      expect(await store.forget(rivalOf(mine), ownerId).reply).toMatchObject({ kind: "changed" });
+      expect(await store.acquire(rivalOf(mine)).reply).toMatchObject({ kind: "completed" });
+    });
+
+    test("does nothing while the submission is under way, and while another one is, it does", async () => {
+      const store = open();
+      const { mine } = await completed(store);
+      const other = onceOf({ key: mine.key });
+      await store.acquire(other).reply;
+      expect(await store.forget(rivalOf(other), other.ownerId).reply).toMatchObject({
+        kind: "inFlight",
+      });
+      expect(await store.forget(rivalOf(mine), mine.ownerId).reply).toMatchObject({
+        kind: "forgotten",
+      });
+      expect(await store.extend(other).reply).toMatchObject({ kind: "done" });
+    });
   });
 }
 

@@ -9,13 +9,18 @@ import type {
   SubmitLock,
 } from "../../src/index.ts";
 import { decodeRecord, encodeRecord } from "../../src/lock/record.ts";
-import { hash22, resolveSubmission } from "../../src/lock/submission.ts";
+import { identify, resolveIdentity } from "../../src/lock/submission.ts";
 import { freshUser } from "./ids.ts";
 import { acquired, commandOf } from "./locks.ts";
 
 /** What a store knows a submission by; a new one unless an id is given. */
-export function hashesOf(id: string = freshUser(), fingerprint?: string): SubmissionHashes {
-  return resolveSubmission({ id, fingerprint }, 1_000).hashes;
+export function hashesOf(
+  id: string = freshUser(),
+  fingerprint?: string,
+  user = "user",
+): SubmissionHashes {
+  const identity = identify(user, { id, fingerprint });
+  return resolveIdentity({ identity }, 1_000, undefined).hashes;
 }
 
 /** A command of a new owner for a submission, on a new key unless one is given. */
@@ -24,14 +29,13 @@ export function onceOf(given: Partial<LockCommand> = {}): LockCommand {
 }
 
 /** The record of this owner's answer. */
-export function recordOf({ submission, ownerId }: LockCommand, body = "order 7"): string {
-  if (submission === undefined) throw new Error("A record belongs to a submission.");
+export function recordOf(command: LockCommand, body = "order 7"): string {
   const content = { status: 201, body };
-  return String(encodeRecord(submission.fingerprint, ownerId, content, 1_700_000_000_000));
+  return String(encodeRecord({ ...command, identity: undefined }, content, 1_700_000_000_000));
 }
 
 export function bodyOf(record: RecordBytes): string | undefined {
-  const body = decodeRecord(record)?.answer.body;
+  const { body } = decodeRecord(record, { key: "", submission: undefined }).answer;
   return body && Buffer.from(body).toString();
 }
 
@@ -64,7 +68,12 @@ export function foundBy(attempt: SubmissionAttempt): string | undefined {
 
 /** Where the record of a submission lies, for a client without a prefix. */
 export function recordKey(lockKey: string, id = "cart 7"): string {
-  return `{${lockKey}}:${hash22(id)}`;
+  return `{${lockKey}}:${hashesOf(id, undefined, userOf(lockKey)).id}`;
+}
+
+/** The user whose lock the key is. */
+export function userOf(lockKey: string): string {
+  return lockKey.slice(lockKey.lastIndexOf(":") + 1);
 }
 
 /** A record with another description: `s` is the status, `h` the headers. */

@@ -5,7 +5,7 @@ import { resolveIdempotencyOptions } from "../../src/http/options.ts";
 import { resolveStoredHeaders } from "../../src/http/stored-answer.ts";
 import { MemoryStore, RedisStore, SubmitLock } from "../../src/index.ts";
 import { checkAnswer } from "../../src/lock/record.ts";
-import { resolveSubmission } from "../../src/lock/submission.ts";
+import { identify, resolveIdentity, type Submission } from "../../src/lock/submission.ts";
 
 const store = new MemoryStore();
 const lock = new SubmitLock({ store });
@@ -17,6 +17,8 @@ const prefix = "1 to 128 characters";
 const prefixEnd = 'an end that no user id has in a key, such as ":"';
 const word = '"reject", "proceed" or a function';
 const free = { id: "0f8fad5b", by: "anna@ops-1", reason: "ticket 4711" };
+const forget = { ...free, id: "a".repeat(22) };
+const secret = Buffer.alloc(32, "s");
 
 /** What is passed, and what the message says beside that: the option, what was expected, what came. */
 type Row = readonly [given: unknown, ...said: string[]];
@@ -117,7 +119,10 @@ const places: Record<string, { readonly pass: (given: never) => unknown; readonl
     ],
   },
   "a submission": {
-    pass: (given) => resolveSubmission(given, 1_000),
+    pass: (given: Submission) => {
+      const identity = identify(42, given);
+      return resolveIdentity({ identity, retainMs: given.retainMs }, 1_000, undefined);
+    },
     rows: [
       [undefined, "submission options", "an object", "undefined"],
       ["cart-7", "submission options", "an object", '"cart-7"'],
@@ -135,6 +140,29 @@ const places: Record<string, { readonly pass: (given: never) => unknown; readonl
       [{ id: "a", retainMs: 691_200_000 }, "retainMs", "691200000"],
       [{ id: "a", retainMs: 2_000.5 }, "retainMs", "whole number", "2000.5"],
       [{ id: "a", retainMs: null }, "submission.retainMs", "null"],
+    ],
+  },
+  "a forget": {
+    pass: (given: object) => lock.forget(42, { ...forget, ...given }),
+    rows: [
+      [{ id: undefined }, "id", "the 22 characters of a submission", "undefined"],
+      [{ id: "cart-7" }, "id", "the 22 characters of a submission", '"cart-7"'],
+      [{ by: "" }, "by", "1 to 64 characters", '""'],
+      [{ reason: "x".repeat(201) }, "reason", "a string of 201 characters"],
+      [{ why: "x" }, "id, by, reason", '"why"'],
+    ],
+  },
+  "a seal": {
+    pass: (seal) => new SubmitLock({ store, seal }),
+    rows: [
+      ["secret", "seal options", "an object", '"secret"'],
+      [{}, "seal.keys", "an array with at least one key", "undefined"],
+      [{ keys: [] }, "seal.keys", "an array with at least one key", "an array"],
+      [{ keys: ["s".repeat(32)] }, "seal.keys", "32 bytes", "a string of length 32"],
+      [{ keys: [Buffer.alloc(31)] }, "seal.keys", "32 bytes", "bytes of length 31"],
+      [{ keys: [secret, null] }, "seal.keys", "32 bytes", "null"],
+      [{ keys: [secret], idKey: "s" }, "seal.idKey", "32 bytes", "a string of length 1"],
+      [{ keys: [secret], key: secret }, "keys, idKey", '"key"'],
     ],
   },
   "an answer": {

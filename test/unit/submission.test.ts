@@ -3,12 +3,19 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import {
   hash22,
+  identify,
   noFingerprint,
+  resolveIdentity,
   resolveRetainMs,
-  resolveSubmission,
+  type Submission,
 } from "../../src/lock/submission.ts";
 
-const resolve = (submission: unknown) => resolveSubmission(submission as never, 1_000);
+const resolve = (submission: Submission) =>
+  resolveIdentity(
+    { identity: identify(42, submission), retainMs: submission.retainMs },
+    1_000,
+    undefined,
+  );
 
 describe("hash22", () => {
   test("is the first 22 characters of SHA-256 in base64url", () => {
@@ -24,8 +31,10 @@ describe("hash22", () => {
 
 describe("a submission", () => {
   test("is resolved to hashes and a day", () => {
+    const id = hash22("once\n42\ncart-7:3");
     expect(resolve({ id: "cart-7:3" })).toEqual({
-      hashes: { id: hash22("cart-7:3"), fingerprint: noFingerprint },
+      identity: { id, fingerprint: undefined },
+      hashes: { id, fingerprint: noFingerprint },
       retainMs: 86_400_000,
     });
     expect(noFingerprint).toBe("----------------------");

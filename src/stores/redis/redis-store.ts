@@ -3,6 +3,7 @@ import type {
   AcquireRequest,
   CompleteReply,
   CompleteRequest,
+  ForgetRequest,
   FreeRequest,
   InspectRequest,
   LockCommand,
@@ -20,7 +21,7 @@ import { portOf, type RedisClient } from "./clients/port-of.ts";
 import { recordsProblemOf } from "./clients/slots.ts";
 import { acquireCommand, acquireOnceCommand, lookUpCommand } from "./commands/acquire.ts";
 import { completeCommand, recordCommand } from "./commands/complete.ts";
-import { freeCommand, inspectCommand } from "./commands/on-call.ts";
+import { forgetCommand, freeCommand, inspectCommand } from "./commands/on-call.ts";
 import { extendCommand, releaseCommand, tellCommand } from "./commands/release.ts";
 import { ConnectionPair } from "./connection-pair.ts";
 import { ReplicaWait } from "./replicas.ts";
@@ -66,6 +67,7 @@ function batchesOf(connections: ConnectionPair, acknowledge: Acknowledge | undef
     lookUp: new CommandBatch(lookUpCommand, connections),
     inspect: new CommandBatch(inspectCommand, connections),
     free: new CommandBatch(freeCommand, connections),
+    forget: new CommandBatch(forgetCommand, connections),
   };
 }
 
@@ -138,6 +140,10 @@ export class RedisStore implements LockStore {
 
   free(request: FreeRequest): void {
     this.#add(this.#batches.free, request);
+  }
+
+  forget(request: ForgetRequest): void {
+    this.#add(this.#batches.forget, request);
   }
 
   /** Completes do not wait for the end of the turn: the client may ask another process at once. */

@@ -1,6 +1,6 @@
 import { isSubmitLockError } from "../../../src/errors.ts";
 import type { Lease } from "../../../src/lock/lease.ts";
-import type { Submission } from "../../../src/lock/submission.ts";
+import { type IdentifiedOptions, identify, type Submission } from "../../../src/lock/submission.ts";
 import type { RepeatAttempt } from "../../../src/lock/waiting.ts";
 import { AnswerChecks } from "./invariants/answer-checks.ts";
 import { slackMs } from "./invariants/invariants.ts";
@@ -307,8 +307,12 @@ function ask(
 ): Promise<RepeatAttempt> {
   const user = String(plan.user);
   return plan.kind === "submit"
-    ? lock.acquireOrWait(user, { submission: submissionOf(plan) }, waitMs)
+    ? lock.acquireOrWait(user, identityOf(user, plan), waitMs)
     : lock.acquire(user);
+}
+
+function identityOf(user: string, plan: OperationPlan): IdentifiedOptions {
+  return { identity: identify(user, submissionOf(plan)), retainMs: nominalRetainMs };
 }
 
 function submissionOf({ submission, payload }: OperationPlan): Submission {

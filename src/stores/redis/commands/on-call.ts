@@ -1,4 +1,6 @@
 import type {
+  ForgetReply,
+  ForgetRequest,
   FreeReply,
   FreeRequest,
   Inspection,
@@ -9,7 +11,8 @@ import type {
 import { longestCooldownMs, longestTtlMs } from "../../../validation.ts";
 import { unexpectedReply } from "../redis-errors.ts";
 import { type Command, common, type EntryReply, sent } from "./command.ts";
-import { longestLife, whose } from "./values.ts";
+import { kindOf } from "./release.ts";
+import { isRecord, longestLife, whose } from "./values.ts";
 
 /**
  * The id of a value that is not ours, or of a key that holds no text (its name counts). Every lock of
@@ -162,6 +165,43 @@ return failed(reply) and reply or { now, left }
 `);
 
 /**
+ * Deletes the record of a submission, for a person.
+ *
+ * KEYS: a lock, and the record beside it.
+ * ARGV[1] the submission; ARGV[2] the owner id of the run whose record was looked at.
+ *
+ * Returns the clock, then:
+ *   1 deleted
+ *   0 there was none
+ *   -1 another run's record, or none of ours; nothing was written
+ *   -2 the lock is held for this submission; nothing was written
+ */
+export const forgetScript: string = sent(/* lua */ `
+${common}
+${isRecord}
+local held = redis.pcall('GET', KEYS[1])
+if failed(held) and not odd(held) then
+  return held
+end
+-- Its complete may be on the way.
+if type(held) == 'string' and string.sub(held, -46, -24) == ':' .. ARGV[1] then
+  return { now, -2 }
+end
+local kept = redis.pcall('GET', KEYS[2])
+if failed(kept) and not odd(kept) then
+  return kept
+end
+if not kept then
+  return { now, 0 }
+end
+if odd(kept) or not is_record(kept) or string.sub(kept, 24, 59) ~= ARGV[2] then
+  return { now, -1 }
+end
+local reply = redis.pcall('DEL', KEYS[2])
+return failed(reply) and reply or { now, 1 }
+`);
+
+/**
  * Deletes the lock that another program has left: each of its locks begins with the same value and
  * the same life, so what is left of the life is the age.
  *
@@ -223,6 +263,16 @@ export const freeCommand: Command<FreeRequest, FreeReply> = {
     const outcome = code === -1 ? "changed" : "already-free";
     return { kind: "answered", result: { outcome }, storeTimeMs };
   },
+};
+
+export const forgetCommand: Command<ForgetRequest, ForgetReply> = {
+  script: forgetScript,
+  maxEntries: 1,
+  add: ({ command, run }, keys, args, recordKey) => {
+    keys.push(command.key, recordKey(command));
+    args.push(command.submission?.id ?? "", run);
+  },
+  read: kindOf({ 1: "forgotten", 0: "absent", [-1]: "changed", [-2]: "inFlight" } as const),
 };
 
 function inspectionOf(text: EntryReply["code"], storeTimeMs: number): Inspection | NoAnswer {

@@ -66,7 +66,10 @@ const ofOptions: Record<Exclude<keyof Options, Settings | MoreSettings>, Site> =
 };
 
 /** The methods of a store that an order needs. */
-type Written = Exclude<keyof LockStore, "attach" | "inspect" | "free" | "recordsProblem">;
+type Written = Exclude<
+  keyof LockStore,
+  "attach" | "inspect" | "free" | "forget" | "recordsProblem"
+>;
 
 const ofStore: Record<Written, Partial<Site>> = {
   acquire: {},
@@ -115,8 +118,10 @@ function change(
   Object.assign(store, { [method]: (request: AnyRequest) => handle(request, original) });
 }
 
-/** Of each channel but that of retires, which are over long after their orders. */
-type Heard = Exclude<keyof SubmitLockChannels, "submit-lock:retire"> | "submit-lock:replay";
+/** Of each channel but those of retires, which are over long after their orders, and of forgets. */
+type Heard =
+  | Exclude<keyof SubmitLockChannels, "submit-lock:retire" | "submit-lock:forget">
+  | "submit-lock:replay";
 
 const ofChannels: Record<Heard, Partial<Site>> = {
   "submit-lock:acquire": {},

@@ -1,0 +1,267 @@
+import { isUtf8 } from "node:buffer";
+import { derivedId, keyId, parseIdempotencyKey } from "../http/submission.ts";
+import type { StoredAnswer } from "../lock/record.ts";
+import { identify } from "../lock/submission.ts";
+import type { LookUp } from "../lock/waiting.ts";
+import type { ServerPort } from "../stores/redis/clients/port.ts";
+import { recordKeyOf, slotOf } from "../stores/redis/clients/slots.ts";
+import { answerOf, redisOf } from "./connect.ts";
+import type { CliLock, CliTarget, Context } from "./context.ts";
+import { CliError, exitCode } from "./failure.ts";
+import { clientOf, scanKeys, scanText } from "./scan.ts";
+import {
+  columns,
+  count,
+  duration,
+  json,
+  type Paint,
+  personOf,
+  plural,
+  visible,
+  visibleUser,
+} from "./terminal.ts";
+
+type Completed = Extract<LookUp, { outcome: "completed" }>;
+
+interface Kept extends Completed {
+  /** How long the answer is kept, in ms. */
+  readonly expiresInMs: number;
+}
+
+export async function answers({ args, terminal, open }: Context): Promise<undefined> {
+  const [key, route, submission] = ["key", "route", "submission"].map((name) => args.text(name));
+  if ((key === undefined) !== (route === undefined)) {
+    throw new CliError('--key and --route "POST /orders" belong together');
+  }
+  const budgetMs = args.duration("budget", 600_000);
+  const connection = await open();
+  const [lock] = connection.locks;
+  const records = recordsOf(connection, lock, args.user);
+  const found: Kept[] = [];
+  const look = async (id: string): Promise<void> => {
+    const seen = await records.look(id);
+    if (seen.outcome === "completed") found.push(seen);
+  };
+  let end = "";
+  let isComplete = true;
+  if (key !== undefined || submission !== undefined) {
+    const ids = idsOf(lock.keyFor(args.user), args.user, key, route, submission);
+    for (const id of ids) await look(id);
+  } else {
+    const ids = new Set<string>();
+    const scan = await scanKeys(
+      connection,
+      records.start,
+      budgetMs,
+      async (keys) => {
+        for (const each of keys) {
+          const id = each.slice(records.start.length);
+          if (!/^[\w-]{22}$/.test(id) || ids.has(id)) continue;
+          ids.add(id);
+          await look(id);
+        }
+        return ids.size >= mostAnswers ? `The scan stops at ${count(mostAnswers)}` : undefined;
+      },
+      (looked) => terminal.progress(`looked at ${count(looked)} keys`),
+      records.nodes,
+    );
+    terminal.progress("");
+    end = scanText(scan);
+    isComplete = scan.partial === undefined;
+  }
+  found.sort((one, other) => one.ageMs - other.ageMs);
+  if (args.has("json")) {
+    const answers = found.map((each) => shown(each, args.has("body")));
+    terminal.print([json({ userId: args.user, answers, isComplete })]);
+    return;
+  }
+  const user = visibleUser(args.user);
+  const number = found.length === 0 ? "no kept answer" : plural(found.length, "kept answer");
+  const at = `${lock.keyPrefix} on ${redisOf(connection)}`;
+  const lines = [terminal.paint("bold", `User ${user} has ${number} (${at}).`)];
+  if (found.length > 0) {
+    lines.push(...table(found, args.has("body"), terminal.paint), ...meaning);
+    const { id } = found[0] as Kept;
+    lines.push(
+      `To let a retry of one run: ${args.suggest("forget", `${args.user}`, undefined, id)}`,
+    );
+  } else {
+    lines.push("No repeat of an order of this user is answered without running it.");
+  }
+  if (found.some(({ answer }) => answer.unreadable === "sealed with another key")) {
+    lines.push(
+      "Sealed answers are opened with the shop's own lock: give its module with --config.",
+    );
+  }
+  terminal.print(end === "" ? lines : [...lines, end]);
+}
+
+/** More than a person reads. */
+const mostAnswers = 10_000;
+
+const meaning = [
+  "Each row is one submission that succeeded: its repeats get this answer, and run nothing.",
+  "A repeat leaves no trace here. Two rows are two submissions: compare their orders and payments.",
+];
+
+export async function forget({ args, terminal, open }: Context): Promise<number> {
+  const isDry = args.has("dry-run");
+  if (!args.has("reason") && !isDry && !terminal.canAsk) {
+    throw new CliError("without a terminal, forget needs --reason");
+  }
+  const connection = await open();
+  const { address } = connection;
+  const [lock] = connection.locks;
+  const user = visibleUser(args.user);
+  const seen = await recordsOf(connection, lock, args.user).look(args.id);
+  const end = (outcome: string, text: string, more: object = {}): number => {
+    const isDone = outcome === "forgotten" || outcome === "none";
+    const result = { userId: args.user, id: args.id, outcome, ...more };
+    if (args.has("json")) terminal.print([json(result)]);
+    else if (isDone) terminal.print([text]);
+    else terminal.warn([text]);
+    return isDone ? exitCode.done : exitCode.found;
+  };
+  const none = `No answer of submission ${visible(args.id)} is kept for user ${user}: its next retry runs.`;
+  const inFlight = `Nothing was changed: user ${user} is placing this order right now. Wait for its end: ${args.suggest("show", args.user)}`;
+  if (seen.outcome === "in-flight") return end(seen.outcome, inFlight);
+  if (seen.outcome !== "completed") return end("none", none);
+  const risk = `The next retry of this order runs: if the order was placed, a second order and a second charge are possible. Look for both first.`;
+  if (isDry) {
+    const text = `Would forget the answer below. Nothing was changed. ${risk}`;
+    if (!args.has("json")) terminal.print(table([seen], false, terminal.paint));
+    return end("forgotten", text, { answer: shown(seen, false), dryRun: true });
+  }
+  if (terminal.canAsk) terminal.warn([...table([seen], false, terminal.paint), risk]);
+  const reason =
+    args.text("reason") ??
+    (await terminal.ask("Why, for the audit line (such as a ticket's number): "));
+  if (!reason) throw new CliError("nothing was typed. Nothing was changed");
+  const by = args.text("by") ?? personOf(terminal.env).slice(0, 64);
+  const asked = lock.forget(args.user, { id: args.id, by, reason });
+  const { outcome } = await answerOf(address, asked);
+  if (outcome === "in-flight") return end(outcome, inFlight);
+  if (outcome === "none") return end(outcome, none);
+  if (outcome === "changed") {
+    return end(outcome, "Nothing was changed: a newer run has recorded its answer. Look again.");
+  }
+  const answer = shown(seen, false);
+  const code = end(
+    outcome,
+    `Forgotten by ${visible(by)} (${visible(reason)}). The next retry of submission ${visible(args.id)} runs.`,
+    { answer },
+  );
+  const audit = {
+    ...{ event: "submit-lock forget", time: new Date().toISOString(), userId: args.user },
+    ...{ id: args.id, reason, by, outcome, answer },
+    ...{ redis: address, database: connection.database, key: lock.keyFor(args.user) },
+  };
+  terminal.warn([json(audit)]);
+  return code;
+}
+
+/** The 22 characters that a guard, or `lock.once`, makes of a client's own key or id. */
+function idsOf(
+  scope: string,
+  user: string,
+  key: string | undefined,
+  route: string | undefined,
+  submission: string | undefined,
+): string[] {
+  const ids: string[] = [];
+  if (key !== undefined && route !== undefined) {
+    const [, method, path] = /^([A-Z]+) (\/\S*)$/.exec(route) ?? [];
+    const parsed = parseIdempotencyKey([key]);
+    if (path === undefined) throw new CliError('--route: expected such as "POST /orders"');
+    if (parsed.kind !== "key")
+      throw new CliError("--key: expected the Idempotency-Key as it was sent");
+    ids.push(keyId(scope, `${method} ${path}`, parsed.key));
+  }
+  if (submission !== undefined) {
+    ids.push(derivedId(scope, submission), identify(user, { id: submission }).id);
+    if (/^[\w-]{22}$/.test(submission)) ids.push(submission);
+  }
+  return ids;
+}
+
+interface Records {
+  /** The beginning of the keys of the user's records, without the client's prefix. */
+  readonly start: string;
+  /** The node of the user's slot, as far as the client knows it; else all masters. */
+  readonly nodes: readonly ServerPort[];
+  look(id: string): Promise<Exclude<LookUp, Completed> | Kept>;
+}
+
+function recordsOf(connection: CliTarget, lock: CliLock, user: string): Records {
+  const { address, clientPrefix } = connection;
+  const client = clientOf(connection);
+  const lockKey = lock.keyFor(user);
+  const masters = client.servers();
+  const name = client.nodeOf(slotOf(clientPrefix + lockKey));
+  const ofSlot = masters.filter((master) => master.address === name);
+  const start = recordKeyOf(client, lockKey, "");
+  const look = async (id: string): Promise<Exclude<LookUp, Completed> | Kept> => {
+    const seen = await answerOf(address, lock.lookUp(user, { id }));
+    if (seen.outcome === "unknown") {
+      throw new CliError(`no answer from ${address} about a record`, exitCode.noRedis);
+    }
+    if (seen.outcome !== "completed") return seen;
+    const life = client.eval("return redis.call('PTTL', KEYS[1])", {
+      keys: [start + id],
+      args: [],
+    });
+    return { ...seen, expiresInMs: Number(await answerOf(address, life)) };
+  };
+  return { start, nodes: ofSlot.length === 0 ? masters : ofSlot, look };
+}
+
+const heads = ["SUBMISSION", "STATUS", "WHEN", "KEPT FOR", "BYTES", "TYPE"];
+
+function table(found: readonly Kept[], withBody: boolean, paint: Paint): string[] {
+  const rows = found.map(({ ageMs, answer, expiresInMs, id }) => {
+    const bytes = bytesOf(answer);
+    const when = answer.unreadable ? "?" : `${duration(ageMs)} ago`;
+    const length = bytes === undefined ? "-" : count(bytes.length);
+    return [id, statusOf(answer), when, duration(expiresInMs), length, typeOf(answer)];
+  });
+  const [head = "", ...lines] = columns([heads, ...rows]);
+  return [
+    head,
+    ...lines.flatMap((line, at) => {
+      const { answer } = found[at] as Kept;
+      const shownLine = answer.unreadable ? paint("yellow", line) : line;
+      const bytes = withBody ? bytesOf(answer) : undefined;
+      return bytes === undefined ? [shownLine] : [shownLine, `  ${visible(textOf(bytes))}`];
+    }),
+  ];
+}
+
+function statusOf({ returned, status, unreadable }: StoredAnswer): string {
+  if (unreadable !== undefined) return "?";
+  if (returned !== undefined) return "value";
+  return status === 100 ? "done" : `${status}`;
+}
+
+function typeOf({ headers, returned, unreadable }: StoredAnswer): string {
+  if (unreadable !== undefined) return unreadable;
+  return returned !== undefined ? "JSON of once" : visible(`${headers["content-type"] ?? "-"}`);
+}
+
+function bytesOf({ body, returned }: StoredAnswer): Uint8Array | undefined {
+  return returned === undefined ? body : Buffer.from(JSON.stringify(returned.value) ?? "");
+}
+
+function textOf(bytes: Uint8Array): string {
+  const buffer = Buffer.from(bytes);
+  return isUtf8(buffer) ? buffer.toString() : `base64:${buffer.toString("base64")}`;
+}
+
+/** For `--json`. */
+function shown({ ageMs, answer, expiresInMs, id }: Kept, withBody: boolean): object {
+  const bytes = bytesOf(answer);
+  return {
+    ...{ id, status: statusOf(answer), ageMs, expiresInMs, bytes: bytes?.length },
+    ...{ type: typeOf(answer), unreadable: answer.unreadable },
+    ...(withBody && bytes !== undefined && { body: textOf(bytes) }),
+  };
+}

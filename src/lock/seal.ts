@@ -1,0 +1,128 @@
+import * as crypto from "node:crypto";
+import { InvalidOptionError } from "../errors.ts";
+import { checkOptionNames, describe, invalidOption, warnOnce } from "../validation.ts";
+import type { SubmissionHashes } from "./store.ts";
+
+/** How answers and values are encrypted before they leave the process. */
+export interface SealOptions {
+  /**
+   * Secrets of 32 bytes, such as `Buffer.from(text, "base64")`, the newest first: it seals, and each
+   * of them opens. A record that none of them opens is never run again: 409. To rotate, put the new
+   * one in front; the old one may go when `retainMs` is over, but see `idKey`.
+   */
+  readonly keys: readonly Uint8Array[];
+  /**
+   * A secret of 32 bytes for the HMACs that stand for ids and fingerprints in Redis. It must never
+   * change: a retry would not meet its answer, and run again. `false`: hashes without a secret, as
+   * without `seal`, by which a shop that is open can begin to seal.
+   * @defaultValue the last of `keys`
+   */
+  readonly idKey?: Uint8Array | false | undefined;
+}
+
+/** Why a record cannot be read: no key of the ring fits, or its bytes were changed. */
+export type Unreadable = "sealed with another key" | "damaged";
+
+/** The mark of a sealed content. An open one begins with a hexadecimal digit. */
+const mark = "s";
+const idLength = 4;
+const nonceLength = 12;
+const tagLength = 16;
+const shortest = mark.length + idLength + nonceLength + tagLength;
+
+/**
+ * Encrypts the content of records with AES-256-GCM: `s`, 4 bytes that name the key, a nonce of 12, the
+ * encrypted bytes, a tag of 16. Record, fingerprint and owner id are authenticated with it, so that
+ * the answer of one submission is never taken for that of another one.
+ */
+export class Seal {
+  readonly #keys: readonly { readonly id: Buffer; readonly key: Uint8Array }[];
+  readonly #idKey: Buffer | undefined;
+
+  /** @throws InvalidOptionError, without a byte of a key. */
+  constructor(options: SealOptions) {
+    checkOptionNames("seal", options, ["keys", "idKey"]);
+    const { keys, idKey } = options;
+    if (!Array.isArray(keys) || keys.length === 0) {
+      throw invalidOption("seal.keys", "an array with at least one key of 32 bytes", keys);
+    }
+    for (const key of keys) checkKey("seal.keys", key);
+    if (idKey !== undefined && idKey !== false) checkKey("seal.idKey", idKey);
+    const last = keys.at(-1) as Uint8Array;
+    if (idKey === undefined && keys.length > 1) {
+      warnOnce(
+        "SUBMIT_LOCK_SEAL_ID_KEY",
+        "seal.keys has several keys, and ids are made with the last one. Set seal.idKey to that key before you remove it from seal.keys: under other ids, a retry would run again",
+      );
+    }
+    this.#keys = keys.map((key) => ({ key, id: derived(key, "key").subarray(0, idLength) }));
+    this.#idKey = idKey === false ? undefined : derived(idKey ?? last, "ids");
+  }
+
+  /** The id and the fingerprint as they are in the store. */
+  hashesOf(id: string, fingerprint: string): SubmissionHashes {
+    if (this.#idKey === undefined) return { id, fingerprint };
+    const isCompared = /[^-]/.test(fingerprint);
+    return {
+      id: this.#hmac22(`id\n${id}`),
+      fingerprint: isCompared ? this.#hmac22(`fingerprint\n${id}\n${fingerprint}`) : fingerprint,
+    };
+  }
+
+  /** @param place the record and its head, which must be equal when it is opened. */
+  seal(content: Uint8Array, place: string): Buffer {
+    const { id, key } = this.#keys[0] as { id: Buffer; key: Uint8Array };
+    const nonce = crypto.randomBytes(nonceLength);
+    const cipher = crypto.createCipheriv("aes-256-gcm", derived(key, place), nonce);
+    const sealed = [cipher.update(content), cipher.final()];
+    return Buffer.concat([Buffer.from(mark), id, nonce, ...sealed, cipher.getAuthTag()]);
+  }
+
+  open(sealed: Buffer, place: string): Buffer | Unreadable {
+    if (sealed.length < shortest) return "damaged";
+    const id = sealed.subarray(mark.length, mark.length + idLength);
+    const nonce = sealed.subarray(mark.length + idLength, shortest - tagLength);
+    const fitting = this.#keys.filter((each) => each.id.equals(id));
+    for (const { key } of fitting) {
+      const decipher = crypto.createDecipheriv("aes-256-gcm", derived(key, place), nonce);
+      decipher.setAuthTag(sealed.subarray(-tagLength));
+      try {
+        const content = decipher.update(sealed.subarray(shortest - tagLength, -tagLength));
+        return Buffer.concat([content, decipher.final()]);
+      } catch {
+        // The tag is wrong.
+      }
+    }
+    return fitting.length === 0 ? "sealed with another key" : "damaged";
+  }
+
+  #hmac22(text: string): string {
+    const hmac = crypto.createHmac("sha256", this.#idKey as Buffer).update(text);
+    return hmac.digest("base64url").slice(0, 22);
+  }
+}
+
+export function isSealed(content: Buffer): boolean {
+  return content[0] === mark.charCodeAt(0);
+}
+
+/**
+ * 32 bytes. A key of its own for each record: random nonces of 12 bytes are safe for 2^32 records
+ * (NIST SP 800-38D, section 8.3), which a large shop keeps in a year.
+ */
+function derived(key: Uint8Array, purpose: string): Buffer {
+  return crypto.createHmac("sha256", key).update(`submit-lock\n${purpose}`).digest();
+}
+
+/** @throws InvalidOptionError that tells the length and no byte. */
+function checkKey(name: string, key: unknown): void {
+  if (key instanceof Uint8Array && key.byteLength === 32) return;
+  const length = (key as { length?: unknown } | undefined)?.length;
+  const came =
+    key instanceof Uint8Array || typeof key === "string"
+      ? `${typeof key === "string" ? "a string" : "bytes"} of length ${length}`
+      : describe(key);
+  throw new InvalidOptionError(
+    `${name}: expected 32 bytes, such as Buffer.from(text, "base64"), got ${came}`,
+  );
+}

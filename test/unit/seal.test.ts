@@ -1,0 +1,111 @@
+import { randomBytes } from "node:crypto";
+import { describe, expect, test } from "vitest";
+import { decodeRecord, encodeRecord, type RecordContent } from "../../src/lock/record.ts";
+import { Seal } from "../../src/lock/seal.ts";
+import { hash22, noFingerprint } from "../../src/lock/submission.ts";
+
+const [old, newest, other] = [randomBytes(32), randomBytes(32), randomBytes(32)];
+const command = {
+  key: "lock:submit:42",
+  ownerId: "8e03978e-40d5-43dd-bc93-6894a57f9324",
+  submission: { id: hash22("in Redis"), fingerprint: hash22("payload") },
+  identity: { id: hash22("shown"), fingerprint: undefined },
+};
+const content: RecordContent = {
+  status: 201,
+  headers: { location: "/orders/secret" },
+  body: '{"card":"secret"}',
+};
+const seal = (keys: Buffer[]) => new Seal({ keys, idKey: old });
+const sealed = (keys = [old], given = content) =>
+  encodeRecord(command, given, 1_760_000_000_000, seal(keys)) as Buffer;
+const open = (record: Buffer, keys = [old], place: Parameters<typeof decodeRecord>[1] = command) =>
+  decodeRecord(record, place, seal(keys));
+const changed = (record: Buffer, at: number) =>
+  Buffer.concat([
+    record.subarray(0, at),
+    Buffer.from([(record[at] ?? 0) ^ 1]),
+    record.subarray(at + 1),
+  ]);
+
+describe("a sealed record", () => {
+  test.each<[what: string, content: RecordContent]>([
+    ["an answer", content],
+    ["bytes", { status: 200, body: randomBytes(64) }],
+    ["a status alone", { status: 100 }],
+    ["a value", { status: 100, json: '{"order":7}' }],
+  ])("is read again as %s, with the submission's id", (_what, given) => {
+    const open = decodeRecord(encodeRecord(command, given, 1_760_000_000_000), command);
+    const read = decodeRecord(sealed([old], given), command, seal([old]));
+    expect(read).toEqual({ ...open, id: command.identity.id });
+  });
+
+  test("shows its head, and nothing behind that", () => {
+    const text = sealed().toString("latin1");
+    expect(text.slice(0, 61)).toBe(`1${command.submission.fingerprint}${command.ownerId}=s`);
+    for (const word of ["secret", "201", "location", "card", command.identity.id]) {
+      expect(text).not.toContain(word);
+    }
+    expect(sealed().equals(sealed())).toBe(false);
+  });
+
+  test("is opened by any key of the ring, and sealed with the first", () => {
+    expect(open(sealed([old]), [newest, old]).answer.status).toBe(201);
+    expect(open(sealed([newest, old]), [other, newest]).answer.status).toBe(201);
+    expect(open(sealed([newest, old]), [old]).answer.unreadable).toBe("sealed with another key");
+  });
+
+  test("is unreadable without a ring, and an open one is read with it", () => {
+    const unreadable = { status: 100, headers: {}, unreadable: "sealed with another key" };
+    expect(decodeRecord(sealed(), command).answer).toEqual(unreadable);
+    const plain = Buffer.from(encodeRecord(command, content, 1_760_000_000_000));
+    expect(open(plain).answer.status).toBe(201);
+  });
+
+  test("is unreadable wherever a bit is turned or its end is cut, and throws nothing", () => {
+    const record = sealed();
+    for (let at = 0; at < record.length; at++) {
+      for (const each of [changed(record, at), record.subarray(0, at)]) {
+        expect(open(each).answer).toMatchObject({ status: 100, unreadable: expect.any(String) });
+      }
+    }
+  });
+
+  test("is none of another user's, submission's, content's or run's", () => {
+    const { submission } = command;
+    for (const place of [
+      { ...command, key: "lock:submit:43" },
+      { ...command, submission: { ...submission, id: hash22("another") } },
+    ]) {
+      expect(open(sealed(), [old], place).answer.unreadable).toBe("damaged");
+    }
+  });
+});
+
+describe("ids and fingerprints under a seal", () => {
+  const { id, fingerprint } = command.submission;
+
+  test("are the same in each process that has the key, whatever the ring", () => {
+    const hashes = seal([old]).hashesOf(id, fingerprint);
+    expect(seal([newest, old]).hashesOf(id, fingerprint)).toEqual(hashes);
+    expect(new Seal({ keys: [old] }).hashesOf(id, fingerprint)).toEqual(hashes);
+    expect(new Seal({ keys: [newest, old] }).hashesOf(id, fingerprint)).toEqual(hashes);
+    expect(new Seal({ keys: [other], idKey: old }).hashesOf(id, fingerprint)).toEqual(hashes);
+  });
+
+  test("are others with another key, and hashes without a secret where that is wanted", () => {
+    const of = (options: ConstructorParameters<typeof Seal>[0]) =>
+      new Seal(options).hashesOf(id, fingerprint);
+    const hashes = of({ keys: [old] });
+    expect(hashes.id).toMatch(/^[\w-]{22}$/);
+    for (const each of [of({ keys: [newest] }), { id, fingerprint }]) {
+      expect(each.id).not.toBe(hashes.id);
+      expect(each.fingerprint).not.toBe(hashes.fingerprint);
+    }
+    expect(of({ keys: [old], idKey: false })).toEqual({ id, fingerprint });
+  });
+
+  test("leave the mark of no fingerprint as it is", () => {
+    expect(seal([old]).hashesOf(id, noFingerprint).fingerprint).toBe(noFingerprint);
+  });
+});
