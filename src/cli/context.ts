@@ -68,7 +68,7 @@ Prints each change of a user's lock, which it looks at every 200 ms.
   --for <time>             end after this long, such as 30s
 `,
   answers: `answers <user>
-Lists the answers that are kept for a user's orders, the newest first. Needs +scan.
+Lists the kept answers of a user's orders, the newest first. Needs +scan.
 
   --body                   print the bodies as well
   --key <key>              only the answer of this Idempotency-Key, without a scan
@@ -85,7 +85,7 @@ Deletes one kept answer: the next retry of that order runs.
   --dry-run                only print what would happen
 `,
   doctor: `doctor
-Checks a Redis server for settings that lose or refuse locks, and suggests fixes.
+Checks Redis for settings that lose or refuse locks, and suggests fixes.
 
   --ttl <time>             the ttlMs of the lock; default 10s
   --budget <time>          look at keys for at most this long; default 2s
@@ -115,7 +115,7 @@ export function helpOf(name?: string): string[] {
   }
   const about = Object.values(helps).map((help) => {
     const [usage = "", sentence = ""] = help.split("\n");
-    return `  ${usage.padEnd(20)}${sentence}`;
+    return `  ${usage.padEnd(19)}${sentence}`;
   });
   return [
     ...[`${program} <command> [options]`, "", ...about, ""],

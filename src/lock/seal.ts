@@ -31,7 +31,7 @@ const tagLength = 16;
 const shortest = mark.length + idLength + nonceLength + tagLength;
 
 /**
- * Encrypts the content of records with AES-256-GCM: `s`, 4 bytes that name the key, a nonce of 12, the
+ * Rule 27: encrypts the content of records with AES-256-GCM: `s`, 4 bytes that name the key, a nonce of 12, the
  * encrypted bytes, a tag of 16. Record, fingerprint and owner id are authenticated with it, so that
  * the answer of one submission is never taken for that of another one.
  */

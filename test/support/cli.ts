@@ -56,6 +56,8 @@ export const everyCommand: readonly (readonly string[])[] = [
   ["free", "42", "--id", "356a192b", "--reason", "x"],
   ["list"],
   ["watch", "42", "--for", "1ms"],
+  ["answers", "42"],
+  ["forget", "42", "a".repeat(22), "--reason", "x"],
   ["doctor"],
 ];
 

@@ -436,11 +436,10 @@ function raisesFencingTokens(openStore: () => LockStore): void {
   });
 }
 
-/** Rule 26. */
 function forgetsRecords(openStore: () => LockStore): void {
   const open = () => asking(openStore());
 
-  describe("forget", () => {
+  describe("rule 26: forget", () => {
     test("deletes the record of the run that was looked at, and the next one is let in", async () => {
       const store = open();
       const { mine } = await completed(store);

@@ -155,7 +155,7 @@ const places: Record<string, { readonly pass: (given: never) => unknown; readonl
   "a seal": {
     pass: (seal) => new SubmitLock({ store, seal }),
     rows: [
-      ["secret", "seal options", "an object", '"secret"'],
+      ["key", "seal options", "an object", '"key"'],
       [{}, "seal.keys", "an array with at least one key", "undefined"],
       [{ keys: [] }, "seal.keys", "an array with at least one key", "an array"],
       [{ keys: ["s".repeat(32)] }, "seal.keys", "32 bytes", "a string of length 32"],

@@ -28,7 +28,7 @@ const changed = (record: Buffer, at: number) =>
     record.subarray(at + 1),
   ]);
 
-describe("a sealed record", () => {
+describe("rule 27: a sealed record", () => {
   test.each<[what: string, content: RecordContent]>([
     ["an answer", content],
     ["bytes", { status: 200, body: randomBytes(64) }],

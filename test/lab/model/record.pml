@@ -6,6 +6,9 @@
  *   Each complete goes in one step or in two, as on a Cluster that moves the slot.
  *   A full server may refuse a record.
  *
+ *   With FORGET a person may delete the record that was looked at, also while a run has the lock: that a
+ *   submission under way is not forgotten is for the person, and no property needs it.
+ *
  *   What is not: fingerprints, cooldowns, and the answers themselves.
  */
 
@@ -15,6 +18,9 @@
 unsigned record : 4 = NOBODY;   /* the owner id that wrote it */
 unsigned record_life : 4 = 0;   /* ticks until it expires */
 
+unsigned seen : 4 = NOBODY;     /* whose record a person has looked at */
+
+bool no_blind_forget = true;   /* no person deletes a record that nobody has looked at */
 bool once = true;              /* nobody is told "yes" while a record stands */
 bool no_gap = true;            /* a valid lease that is being completed is followed by a record */
 bool record_is_kept = true;    /* it is written once, by its first writer */
@@ -45,6 +51,12 @@ bool no_lost_answer = true;    /* what is completed in time is on record, whoeve
 #define MAY_RECORD(o) (record == NOBODY && me.expires > 0)
 #endif
 
+#ifdef NO_COMPARE_IN_FORGET
+#define MAY_FORGET (seen != NOBODY)
+#else
+#define MAY_FORGET (record == seen)
+#endif
+
 /* ---- The scripts ---- */
 
 inline write_record(who, ticks) {
@@ -52,6 +64,17 @@ inline write_record(who, ticks) {
   assert(record_is_kept);
   record = who;
   record_life = ticks
+}
+
+/* A person deletes it. A copy of its complete that is still on its way may write it again. */
+inline forget_record() {
+  printf("a person forgets the record\n");
+  no_blind_forget = (record == seen);
+  assert(no_blind_forget);
+  seen = NOBODY;
+  record = NOBODY;
+  record_life = 0;
+  owner[0].recorded = false
 }
 
 /* Before its own lock is deleted. */

@@ -67,6 +67,9 @@ const SAFEGUARDS: readonly Switch[] = [
     NO_RECORD_WITHOUT_LOCK: ["a record does not need the lock", "no_lost_answer"],
     NO_RETIRE_OF_REPLAYED: ["a retire after a replay", "no_orphan"],
   }),
+  ...switches([...RECORD, "-DFORGET"], {
+    NO_COMPARE_IN_FORGET: ["compare in forget", "no_blind_forget"],
+  }),
   ...switches([...ONE_OWNER, "-DSTEP"], {
     NO_WHOLE_LIFE: ["a lengthened life is cut to no less than its own", "mutual_exclusion"],
   }),
@@ -212,6 +215,7 @@ function checkAll(folder: string): number {
     { what: "the same with nodes that refuse", constants: [...ONE_OWNER, "-DNODES"] },
     { what: "calls of several customers, and shards", constants: SHARED },
     { what: "callers that wait, and what runs tell", constants: TOLD },
+    { what: "a record that a person forgets", constants: [...RECORD, "-DFORGET"] },
     { what: "a record and a person, with shorter budgets", constants: [...RECORD, "-DPERSON"] },
     ...(short
       ? []

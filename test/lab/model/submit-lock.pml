@@ -701,6 +701,11 @@ end:
 #endif
 #ifdef RECORD
   :: d_step { record == NOBODY -> printf("the rival is recorded\n"); write_record(RIVAL, RETAIN) }
+#ifdef FORGET
+  :: d_step { record != NOBODY && seen == NOBODY -> printf("a person looks\n"); seen = record }
+  :: d_step { record != NOBODY && MAY_FORGET -> forget_record() }
+  :: d_step { seen != NOBODY -> printf("a person leaves\n"); seen = NOBODY }
+#endif
 #endif
   od
 }

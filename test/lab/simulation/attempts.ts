@@ -311,7 +311,7 @@ function ask(
     : lock.acquire(user);
 }
 
-function identityOf(user: string, plan: OperationPlan): IdentifiedOptions {
+export function identityOf(user: string, plan: OperationPlan): IdentifiedOptions {
   return { identity: identify(user, submissionOf(plan)), retainMs: nominalRetainMs };
 }
 

@@ -1,7 +1,7 @@
 import { isSubmitLockError } from "../../../src/errors.ts";
 import type { FreeResult } from "../../../src/lock/store.ts";
 import { longestTtlMs } from "../../../src/validation.ts";
-import { Attempts } from "./attempts.ts";
+import { Attempts, identityOf } from "./attempts.ts";
 import { slackMs } from "./invariants/invariants.ts";
 import type { OperationPlan } from "./schedule.ts";
 import type { SimulatedProcess, World } from "./world.ts";
@@ -51,6 +51,8 @@ export class Operations {
         return await this.close(process, plan.workMs);
       case "free":
         return await this.#free(plan, process);
+      case "forget":
+        return await this.#forget(plan, process);
       case "oldLock":
         return this.#oldLock(process.lock.keyFor(String(plan.user)));
     }
@@ -94,6 +96,18 @@ export class Operations {
     if (result !== undefined) this.#checkFreed(result);
   }
 
+  /** A person deletes the answer of a submission: its next retry runs (rule 26). */
+  async #forget(plan: OperationPlan, process: SimulatedProcess): Promise<void> {
+    const user = String(plan.user);
+    const { id } = identityOf(user, plan).identity;
+    const why = { by: "support", reason: "it was wrong" };
+    const result = await this.#asks("forget", process, () =>
+      process.lock.forget(user, { id, ...why }),
+    );
+    this.#tell(process, `forgets ${id}: ${result?.outcome}`);
+    this.#world.count(`forget: ${result?.outcome ?? "unavailable"}`);
+  }
+
   /** Rule 19: the user is free within the life of a lease. */
   #checkFreed(result: FreeResult): void {
     const { schedule, server } = this.#world;
@@ -112,7 +126,8 @@ export class Operations {
     const name = `${what} of ${process.machine.name}`;
     try {
       const asked = ask();
-      const boundMs = acquireTimeoutMs + slackMs;
+      // A look, and what follows it.
+      const boundMs = (what === "forget" ? 2 : 1) * acquireTimeoutMs + slackMs;
       return await this.#world.callWatch.settles(name, process, boundMs, asked, slackMs);
     } catch (error) {
       if (!isSubmitLockError(error)) throw error;

@@ -71,6 +71,7 @@ function operationPlan(times: LockTimes) {
       { arbitrary: fc.constant("close" as const), weight: 1 },
       { arbitrary: fc.constant("oldLock" as const), weight: 1 },
       { arbitrary: fc.constant("free" as const), weight: 3 },
+      { arbitrary: fc.constant("forget" as const), weight: 2 },
     ),
     /** How long the work takes; for `close`, its bound; for `oldLock`, nothing; for `free`, how long a person thinks. */
     workMs: fc.oneof(
@@ -83,7 +84,7 @@ function operationPlan(times: LockTimes) {
     looksAtMs: fc.nat({ max: 3 * times.ttlMs }),
     /** Whether the work stops when the signal aborts. */
     heedsSignal: fc.boolean(),
-    /** Which of the user's submissions it is about; for `submit` and `lookUp`. */
+    /** Which of the user's submissions it is about; for `submit`, `lookUp` and `forget`. */
     submission: fc.constantFrom(0, 0, 0, 0, 0, 1),
     /** What it has in its body; 0 for nothing that is compared. */
     payload: fc.constantFrom(1, 1, 1, 2, 2, 0),

@@ -5,7 +5,11 @@ import {
 } from "../../../src/stores/redis/commands/acquire.ts";
 import { gatheredForm } from "../../../src/stores/redis/commands/command.ts";
 import { completeScript, recordScript } from "../../../src/stores/redis/commands/complete.ts";
-import { freeScript, inspectScript } from "../../../src/stores/redis/commands/on-call.ts";
+import {
+  forgetScript,
+  freeScript,
+  inspectScript,
+} from "../../../src/stores/redis/commands/on-call.ts";
 import {
   extendScript,
   releaseScript,
@@ -52,6 +56,7 @@ const layouts = {
   },
   inspect: { script: inspectScript, head: 0, keys: ["lock"], args: [] },
   free: { script: freeScript, head: 0, keys: ["lock"], args: ["freeId"] },
+  forget: { script: forgetScript, head: 0, keys: ["lock", "record"], args: ["id", "ownerId"] },
   touch: { script: touchScript, head: 0, keys: ["lock"], args: ["ownerId"] },
   // Ask whether a call may have the keys of many locks.
   shared: { script: writeTogether, head: 1, keys: ["lock"], args: [] },

@@ -1,6 +1,8 @@
+import type { CallerCommand } from "../../../src/lock/runtime.ts";
 import type {
   AcquireRequest,
   CompleteRequest,
+  ForgetRequest,
   FreeRequest,
   InspectRequest,
   LockRequest,
@@ -55,6 +57,11 @@ export class WitnessedStore implements LockStore {
 
   acquire(copy: AcquireRequest): void {
     const { key, ownerId } = copy.command;
+    if (copy.onlyLooks && (copy.command as CallerCommand).retainMs === 0) {
+      // The look of a forget, whose answer is checked by what it deletes.
+      this.#store.acquire(copy);
+      return;
+    }
     const attempt = this.#attemptOf(ownerId) ?? {
       call: this.call ?? this.waiting.get(key) ?? 0,
     };
@@ -96,6 +103,10 @@ export class WitnessedStore implements LockStore {
 
   free(request: FreeRequest): void {
     this.#store.free?.(request);
+  }
+
+  forget(request: ForgetRequest): void {
+    this.#store.forget?.(request);
   }
 
   attach(onReady: () => void): () => Promise<void> {

@@ -336,7 +336,9 @@ describe.each(Object.keys(commands))("the options of %s", (name) => {
   test("are in its help, as they are read from the command line", () => {
     for (const option of typed.filter((each) => each !== "--help")) {
       const [flag = "", value] = option.split(" ");
-      const user = helpOf(name)[0]?.includes("<user>") ? ["42"] : [];
+      const usage = helpOf(name)[0] ?? "";
+      const id = usage.includes("<id>") ? ["a".repeat(22)] : [];
+      const user = usage.includes("<user>") ? ["42", ...id] : [];
       const more = value === undefined ? [] : ["a value"];
       const args = new Arguments([name, ...user, flag, ...more]);
       expect(args.has(flag.slice(2))).toBe(true);

@@ -165,7 +165,7 @@ return failed(reply) and reply or { now, left }
 `);
 
 /**
- * Deletes the record of a submission, for a person.
+ * Rule 26: deletes the record of a submission, for a person.
  *
  * KEYS: a lock, and the record beside it.
  * ARGV[1] the submission; ARGV[2] the owner id of the run whose record was looked at.

@@ -15,6 +15,8 @@ export interface Kept {
   isOver: boolean;
   /** A replica has taken over that did not have it. */
   isLost: boolean;
+  /** A person has deleted it. A copy of its complete that is late may write it again. */
+  isForgotten: boolean;
 }
 
 /** An answer that a run has told as it let go of its lock. */
@@ -100,7 +102,8 @@ export class RecordWatch extends Watch {
       // The limit: a copy that comes when its own time is over, and to a clock that was set back.
       const isLimit = earlier.isOver && setBackMs > 0;
       const isLost = earlier.serverLife !== life || earlier.isLost;
-      if (!isLost && !isLimit) this.#broken(key, owner, "is written once more");
+      if (!isLost && !isLimit && !earlier.isForgotten)
+        this.#broken(key, owner, "is written once more");
       if (earlier.text !== value || earlier.expiresAt !== expiresAt) {
         this.#broken(key, owner, "differs from an earlier copy");
       }
@@ -118,6 +121,7 @@ export class RecordWatch extends Watch {
       serverLife: life,
       isOver: false,
       isLost: false,
+      isForgotten: false,
     });
   }
 
@@ -127,8 +131,20 @@ export class RecordWatch extends Watch {
     this.world.broken("record", `${key} was lengthened`);
   }
 
+  /** Rule 26: by a forget that has looked at it, while no run of its submission has the lock. */
   deleted(key: string): void {
-    this.world.broken("record", `${key} was deleted`);
+    const { executions, server } = this.world;
+    const { entries = [], name } = executions.current ?? {};
+    const standing = this.history(key).at(-1);
+    const entry = entries.find((each) => each.record === key);
+    const held = server.look(entry?.lock ?? "")?.value ?? "";
+    const isUnderWay = held.slice(-46, -23) === `:${key.slice(-22)}`;
+    if (name !== "forget" || standing?.owner.id !== entry?.ownerId || isUnderWay) {
+      this.world.broken("record", `${key} was deleted`);
+    } else if (standing !== undefined) {
+      standing.isOver = true;
+      standing.isForgotten = true;
+    }
   }
 
   expired(key: string): void {

@@ -9,7 +9,11 @@ import {
 } from "../../../../src/stores/redis/commands/acquire.ts";
 import type { Command } from "../../../../src/stores/redis/commands/command.ts";
 import { completeCommand, recordCommand } from "../../../../src/stores/redis/commands/complete.ts";
-import { freeCommand, inspectCommand } from "../../../../src/stores/redis/commands/on-call.ts";
+import {
+  forgetCommand,
+  freeCommand,
+  inspectCommand,
+} from "../../../../src/stores/redis/commands/on-call.ts";
 import {
   extendCommand,
   releaseCommand,
@@ -59,6 +63,8 @@ interface Request {
   readonly onlyLooks: boolean;
   readonly told: { readonly record: string; readonly lifeMs: number };
   readonly waitsFor: string;
+  /** Of a forget: an owner id, as of a look. */
+  readonly run: string;
   /** Of a free. */
   readonly id: string;
   readonly by: string;
@@ -80,6 +86,7 @@ const everyCommand: Record<string, Command<Request, unknown>> = {
   record: recordCommand,
   inspect: inspectCommand,
   free: freeCommand,
+  forget: forgetCommand,
   touch: touchOf(({ command }) => command.key),
   touchRecord: touchOf(({ command }, recordKey) => recordKey(command)),
 };
@@ -234,6 +241,7 @@ export class ServerPair {
       record,
       told: { record, lifeMs: toldMs },
       waitsFor: run,
+      run: run || ownerId,
       expiresAtMs: now + expiresInMs,
       cooldownUntilMs: cooldownMs === undefined ? 0 : now + cooldownMs,
       onlyLooks: false,
