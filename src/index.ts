@@ -29,6 +29,7 @@ export type {
 export type { OnceOptions, OnceResult } from "./lock/once.ts";
 export type { SubmitLockOptions } from "./lock/options.ts";
 export type { AnswerHeaders, AnswerToStore, StoredAnswer } from "./lock/record.ts";
+export type { LookUp, RepeatAttempt } from "./lock/repeats.ts";
 export type { SealOptions, Unreadable } from "./lock/seal.ts";
 export type * from "./lock/store.ts";
 export type {
@@ -39,7 +40,7 @@ export type {
 } from "./lock/submission.ts";
 export type { UserId } from "./lock/submit-key.ts";
 export { type CloseOptions, SubmitLock } from "./lock/submit-lock.ts";
-export type { LookUp, RepeatAttempt, WithLockOptions } from "./lock/waiting.ts";
+export type { WithLockOptions } from "./lock/waiting.ts";
 export { MemoryStore } from "./stores/memory-store.ts";
 export type { RedisClient } from "./stores/redis/clients/port-of.ts";
 export { RedisStore, type RedisStoreOptions } from "./stores/redis/redis-store.ts";

@@ -1,8 +1,8 @@
 import { isUtf8 } from "node:buffer";
 import { derivedId, keyId, parseIdempotencyKey } from "../http/submission.ts";
 import type { StoredAnswer } from "../lock/record.ts";
+import type { LookUp } from "../lock/repeats.ts";
 import { identify } from "../lock/submission.ts";
-import type { LookUp } from "../lock/waiting.ts";
 import type { ServerPort } from "../stores/redis/clients/port.ts";
 import { recordKeyOf, slotOf } from "../stores/redis/clients/slots.ts";
 import { answerOf, redisOf } from "./connect.ts";

@@ -1,6 +1,6 @@
 import { InvalidOptionError, isSubmitLockError } from "../errors.ts";
 import { publishReplay } from "../lock/channels.ts";
-import type { RepeatAttempt } from "../lock/waiting.ts";
+import type { RepeatAttempt } from "../lock/repeats.ts";
 import { warnOnce } from "../validation.ts";
 import type { ResolvedGuardOptions } from "./options.ts";
 import type { AnswerFunction, Exchange, WantedAnswer } from "./port.ts";

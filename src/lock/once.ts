@@ -8,8 +8,9 @@ import { within } from "../timers.ts";
 import { checkMs, checkOptionNames, invalidOption } from "../validation.ts";
 import { type LockedWork, UserLease } from "./lease.ts";
 import { jsonOf, maxValueBytes } from "./record.ts";
+import type { RepeatAttempt } from "./repeats.ts";
 import type { LockRuntime } from "./runtime.ts";
-import { ownHolder, type RepeatAttempt } from "./waiting.ts";
+import { ownHolder } from "./waiting.ts";
 
 /** Options of `once`. */
 export interface OnceOptions {

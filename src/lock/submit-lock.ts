@@ -16,6 +16,7 @@ import {
 } from "./on-call.ts";
 import { type OnceOptions, type OnceResult, once } from "./once.ts";
 import { resolveLockOptions, type SubmitLockOptions } from "./options.ts";
+import { acquireOrWait, type LookUp, lookUp, type RepeatAttempt, waitingOn } from "./repeats.ts";
 import { type CallerCommand, captureContext, InFlight, LockRuntime } from "./runtime.ts";
 import type { FreeResult, Inspection } from "./store.ts";
 import {
@@ -30,15 +31,7 @@ import {
   type Submission,
 } from "./submission.ts";
 import { submitKey, type UserId } from "./submit-key.ts";
-import {
-  acquireOrWait,
-  type LookUp,
-  lookUp,
-  type RepeatAttempt,
-  type WithLockOptions,
-  waitingOn,
-  withLock,
-} from "./waiting.ts";
+import { type WithLockOptions, withLock } from "./waiting.ts";
 
 /** Options of `close`. */
 export interface CloseOptions {

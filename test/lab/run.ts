@@ -85,6 +85,11 @@ export const laboratories: Readonly<Record<string, Laboratory>> = {
     needsBuild: true,
     run: () => import("./browser/screenshots.ts"),
   },
+  neighbour: {
+    shows: "P6 and P7: one customer, whatever he does, and twenty others who order",
+    minutes: 6,
+    run: () => import("./neighbour/run.ts").then((lab) => lab.run()),
+  },
   "linear-cost": {
     shows: "that twice the input costs at most 2.5 times the time",
     minutes: 5,

@@ -1,7 +1,7 @@
 import { afterEach, describe, expect, test } from "vitest";
 import { MemoryStore, RedisStore, type SubmitLock } from "../../src/index.ts";
+import type { RepeatAttempt } from "../../src/lock/repeats.ts";
 import { identify } from "../../src/lock/submission.ts";
-import type { RepeatAttempt } from "../../src/lock/waiting.ts";
 import { closeClients, ioredis6, untilReady } from "../support/clients.ts";
 import { freshUser } from "../support/ids.ts";
 import { closeLocks, openLock } from "../support/locks.ts";

@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, test } from "vitest";
 import { RedisStore, type SubmitLock } from "../../src/index.ts";
-import { mostWaiting } from "../../src/lock/waiting.ts";
+import { mostWaiting } from "../../src/lock/repeats.ts";
 import { closeClients, ioredis6, untilReady } from "../support/clients.ts";
 import { freshUser } from "../support/ids.ts";
 import { closeLocks, openLock } from "../support/locks.ts";
@@ -82,8 +82,18 @@ describe("P6: what one customer repeats", () => {
     expect(lock.stats().waiting).toBe(0);
   });
 
+  test("of a kept answer is fetched once for all that come meanwhile", async () => {
+    const { lock, redis } = await open();
+    const user = freshUser();
+    await lock.once(user, cart, () => "x".repeat(bodyBytes));
+    const sent = await sentBytes(redis);
+    const repeats = Array.from({ length: 200 }, () => lock.once(user, cart, never));
+    for (const { value } of await Promise.all(repeats)) expect(value).toHaveLength(bodyBytes);
+    expect((await sentBytes(redis)) - sent).toBeLessThan(3 * bodyBytes);
+  });
+
   test("is refused at once where more wait than may, and in flight it remains", async () => {
-    const { lock } = await open();
+    const { lock, redis } = await open();
     const user = freshUser();
     const { first, hasBegun, place } = order(lock, user);
     await hasBegun;
@@ -93,6 +103,13 @@ describe("P6: what one customer repeats", () => {
       sameSubmission: true,
       hasEnded: false,
     });
+    // As the last look said: Redis is asked for none of a crowd.
+    const asked = await executedScripts(redis);
+    const crowd = Array.from({ length: 300 }, () =>
+      lock.once(user, cart, never, { waitMs: 30_000 }).catch((error: unknown) => error),
+    );
+    for (const each of await Promise.all(crowd)) expect(each).toMatchObject({ status: 409 });
+    expect((await executedScripts(redis)) - asked).toBeLessThan(20);
     // Others order and wait as ever.
     expect((await lock.once(freshUser(), cart, () => "another's")).value).toBe("another's");
     place("order 7");

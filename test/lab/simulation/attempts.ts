@@ -1,7 +1,7 @@
 import { isSubmitLockError } from "../../../src/errors.ts";
 import type { Lease } from "../../../src/lock/lease.ts";
+import type { RepeatAttempt } from "../../../src/lock/repeats.ts";
 import { type IdentifiedOptions, identify, type Submission } from "../../../src/lock/submission.ts";
-import type { RepeatAttempt } from "../../../src/lock/waiting.ts";
 import { AnswerChecks } from "./invariants/answer-checks.ts";
 import { slackMs } from "./invariants/invariants.ts";
 import type { Owner } from "./invariants/owners.ts";
@@ -289,7 +289,7 @@ export class Attempts {
   #during<Result>(process: SimulatedProcess, call: number, ask: () => Result): Result {
     process.store.call = call;
     try {
-      return ask();
+      return process.store.calls.run(call, ask);
     } finally {
       process.store.call = undefined;
     }

@@ -1,3 +1,4 @@
+import { AsyncLocalStorage } from "node:async_hooks";
 import type { CallerCommand } from "../../../src/lock/runtime.ts";
 import type {
   AcquireRequest,
@@ -37,6 +38,8 @@ export const nominalRetainMs = 86_400_000;
 export class WitnessedStore implements LockStore {
   /** The call whose own code runs at the moment. */
   call: number | undefined;
+  /** The call that waits for another's attempt, and asks for itself behind that. */
+  readonly calls = new AsyncLocalStorage<number>();
   /** The `withLock` that waits for a key: its later attempts come out of the blue. */
   readonly waiting = new Map<string, number>();
   readonly #store: LockStore;
@@ -63,7 +66,7 @@ export class WitnessedStore implements LockStore {
       return;
     }
     const attempt = this.#attemptOf(ownerId) ?? {
-      call: this.call ?? this.waiting.get(key) ?? 0,
+      call: this.call ?? this.calls.getStore() ?? this.waiting.get(key) ?? 0,
     };
     this.#attemptOfOwner.set(withoutCopy(ownerId), attempt);
     this.#world.saw(copy.command, attempt, this.#process);

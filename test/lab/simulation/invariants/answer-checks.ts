@@ -2,7 +2,7 @@ import { isSubmitLockError } from "../../../../src/errors.ts";
 import type { CompleteOutcome, ReleaseOutcome } from "../../../../src/lock/channels.ts";
 import type { Lease, SubmissionAttempt } from "../../../../src/lock/lease.ts";
 import type { StoredAnswer } from "../../../../src/lock/record.ts";
-import type { LookUp } from "../../../../src/lock/waiting.ts";
+import type { LookUp } from "../../../../src/lock/repeats.ts";
 import type { WrittenCopy } from "../network/surroundings.ts";
 import {
   type CallEntry,

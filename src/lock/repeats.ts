@@ -1,0 +1,284 @@
+import { type LockClosedError, LockUnavailableError } from "../errors.ts";
+import { performance } from "../time.ts";
+import { within } from "../timers.ts";
+import { Acquiring, type OnEnd } from "./acquire.ts";
+import { closedAttempt, type SubmissionAttempt } from "./lease.ts";
+import { completedOf, type StoredAnswer } from "./record.ts";
+import { type CallerCommand, type LockRuntime, write } from "./runtime.ts";
+import type { AcquireReply, LockCommand } from "./store.ts";
+import { pauseBeforeRetry } from "./waiting.ts";
+
+/** The state of a submission. */
+export type LookUp =
+  /** It is not being processed, and no answer is kept. */
+  | { readonly outcome: "none" }
+  /** It is being processed. */
+  | { readonly outcome: "in-flight" }
+  /** It was completed: by an HTTP answer, or by `once`, whose value is `answer.returned`. */
+  | {
+      readonly outcome: "completed";
+      readonly answer: StoredAnswer;
+      /** How long ago it was completed by the store's clock, in milliseconds. */
+      readonly ageMs: number;
+      /** Its 22 characters, as `submission.id` has them. */
+      readonly id: string;
+    }
+  | { readonly outcome: "mismatched"; readonly inFlight: boolean }
+  /** The store gave no usable answer. */
+  | { readonly outcome: "unknown" };
+
+/** The state of a submission, as a caller that waits for it sees it. */
+type Seen =
+  | Exclude<LookUp, { readonly outcome: "in-flight" }>
+  /** `holderId` is the owner id of the run. */
+  | { readonly outcome: "in-flight"; readonly holderId?: string | undefined }
+  /** The run that is waited for has ended, and told this (rule 25). */
+  | { readonly outcome: "told"; readonly answer: StoredAnswer; readonly ageMs: number };
+
+/**
+ * Sends one acquire that takes nothing. Settles within `commandTimeoutMs`.
+ *
+ * @param waitsFor the owner id of the run that may tell its answer.
+ */
+async function look(
+  { seal, store }: LockRuntime,
+  command: LockCommand,
+  waitsFor?: string,
+): Promise<Seen> {
+  const reply = await within(
+    command.times.commandTimeoutMs,
+    new Promise<AcquireReply>((answer) =>
+      write(store, "acquire", {
+        command,
+        deadlineMs: undefined,
+        onlyLooks: true,
+        waitsFor,
+        answer,
+      }),
+    ),
+  );
+  switch (reply?.kind) {
+    case "completed":
+      return { outcome: "completed", ...completedOf(reply, command, seal) };
+    case "told": {
+      const { answer, ageMs } = completedOf(reply, command, seal);
+      return { outcome: "told", answer, ageMs };
+    }
+    case "mismatched":
+      return { outcome: "mismatched", inFlight: reply.inFlight };
+    case "contended": {
+      const { holderId, sameSubmission } = reply;
+      return sameSubmission === true ? { outcome: "in-flight", holderId } : { outcome: "none" };
+    }
+    case "outOfWindow":
+      return { outcome: "none" };
+    default:
+      return { outcome: "unknown" };
+  }
+}
+
+/** @param commands the places where the record may be: the first that has anything counts. */
+export async function lookUp(
+  runtime: LockRuntime,
+  commands: readonly LockCommand[],
+): Promise<LookUp> {
+  let seen: Seen = { outcome: "none" };
+  for (const command of commands) {
+    if (seen.outcome === "none") seen = await look(runtime, command);
+  }
+  return seen.outcome === "in-flight" ? { outcome: "in-flight" } : (seen as LookUp);
+}
+
+/**
+ * How many callers of one process may wait for one submission, and for all submissions of a lock
+ * together: what one customer repeats must not take the memory and the Redis of the others.
+ */
+export const mostWaiting = { forOne: 64, inAll: 1_000 } as const;
+
+interface Waiter {
+  /** The owner id of the run that it waits for; `undefined` in a store that does not say. */
+  run: string | undefined;
+  readonly since: number;
+  readonly endsAt: number;
+  readonly isAbandoned: () => boolean;
+  readonly settle: (seen: Seen) => void;
+  readonly fail: (error: unknown) => void;
+}
+
+/**
+ * Looks one submission up for all callers of this process that wait for it: one look at a time,
+ * small until the submission is over, and then its answer once for all.
+ */
+class Watch {
+  readonly waiters = new Set<Waiter>();
+  /** That of its first caller. */
+  readonly attempt: SubmissionAttempt;
+  readonly #look: (waitsFor: string | undefined) => Promise<Seen>;
+  readonly #acquireTimeoutMs: number;
+  #silentSince: number | undefined;
+
+  constructor(
+    attempt: SubmissionAttempt,
+    look: (waitsFor: string | undefined) => Promise<Seen>,
+    acquireTimeoutMs: number,
+  ) {
+    this.attempt = attempt;
+    this.#look = look;
+    this.#acquireTimeoutMs = acquireTimeoutMs;
+  }
+
+  /** @param over called as soon as nobody waits any more: a later caller needs another watch. */
+  async run(over: () => void): Promise<void> {
+    for (let round = 0; this.waiters.size > 0; round++) {
+      const ends = [...this.waiters].map(({ endsAt }) => endsAt);
+      await pauseBeforeRetry(round, Math.min(...ends));
+      this.#settle(undecided, ({ isAbandoned }) => isAbandoned());
+      const [longest] = this.waiters;
+      if (longest === undefined) break;
+      const { run } = longest;
+      const lookedAt = performance.now();
+      try {
+        this.#saw(await this.#look(run), run, lookedAt);
+      } catch (error) {
+        // The lock was closed.
+        for (const { fail } of this.waiters) fail(error);
+        this.waiters.clear();
+      }
+    }
+    over();
+  }
+
+  /** @param run the one whose answer the look has asked for. */
+  #saw(seen: Seen, run: string | undefined, lookedAt: number): void {
+    if (seen.outcome === "in-flight") {
+      // Its run has ended and told nothing, as where its process has died: it waits for this one.
+      for (const waiter of this.waiters) if (waiter.run === run) waiter.run = seen.holderId ?? run;
+    } else if (seen.outcome !== "unknown") {
+      // A caller that came later, or waits for a later run, learns nothing from this look.
+      const isTold = seen.outcome === "told" || seen.outcome === "none";
+      this.#settle(seen, (each) => each.since <= lookedAt && (!isTold || each.run === run));
+    }
+    if (seen.outcome === "unknown") this.#silentSince ??= lookedAt;
+    else this.#silentSince = undefined;
+    const left = this.#silentSince === undefined ? undecided : silent;
+    this.#settle(left, ({ endsAt }) => endsAt <= lookedAt);
+    // One lost reply is not an outage. A silent store is waited for as long as by an acquire.
+    const isSilent = performance.now() - (this.#silentSince ?? Infinity) >= this.#acquireTimeoutMs;
+    if (isSilent) this.#settle(silent, ({ since }) => since <= (this.#silentSince ?? 0));
+  }
+
+  #settle(seen: Seen, isMeant: (waiter: Waiter) => boolean): void {
+    for (const waiter of this.waiters) {
+      if (!isMeant(waiter)) continue;
+      this.waiters.delete(waiter);
+      waiter.settle(seen);
+    }
+  }
+}
+
+const undecided: Seen = { outcome: "in-flight" };
+const silent: Seen = { outcome: "unknown" };
+
+/** What the callers of one lock wait for, by key, submission and content. */
+const watches = new WeakMap<LockRuntime, Map<string, Watch>>();
+
+/** How many callers wait for a submission of this lock. */
+export function waitingOn(runtime: LockRuntime): number {
+  let count = 0;
+  for (const { waiters } of watches.get(runtime)?.values() ?? []) count += waiters.size;
+  return count;
+}
+
+/** The attempts under way: repeats of a kept answer fetch it once for all that come meanwhile. */
+const attempts = new WeakMap<LockRuntime, Map<string, Promise<Parameters<OnEnd>>>>();
+
+function attemptsOf(runtime: LockRuntime): Map<string, Promise<Parameters<OnEnd>>> {
+  const ofLock = attempts.get(runtime) ?? new Map();
+  attempts.set(runtime, ofLock);
+  return ofLock;
+}
+
+function attempting(
+  runtime: LockRuntime,
+  command: CallerCommand,
+  identity: string,
+): Promise<Parameters<OnEnd>> {
+  const ofLock = attemptsOf(runtime);
+  const attempt = new Promise<Parameters<OnEnd>>((resolve) => {
+    new Acquiring(runtime, command, (...ended) => {
+      ofLock.delete(identity);
+      resolve(ended);
+    }).begin();
+  });
+  ofLock.set(identity, attempt);
+  return attempt;
+}
+
+/** An attempt, or the end of the same submission that was in flight. */
+export type RepeatAttempt =
+  | (SubmissionAttempt & {
+      /** A repeat that learned nothing of the first run: it must not run, Redis away or not. */
+      readonly isRepeat?: true;
+      /** The same submission was in flight, and has ended without an answer that can be shown. */
+      readonly hasEnded?: true;
+    })
+  /** The same submission was in flight, and has ended with this answer, which is not kept. */
+  | { readonly outcome: "told"; readonly answer: StoredAnswer; readonly ageMs: number };
+
+/**
+ * Acquires for a submission. If the same one is in flight, waits for its end, and never takes the
+ * lock: a repeat must not run.
+ *
+ * @param commandOf makes a command with an owner id of its own; throws once the lock was closed.
+ * @returns `contended` at the end of `waitMs`, once abandoned, or at once where too many wait;
+ * `unavailable` where the store has answered no look for `acquireTimeoutMs`, or not the last one.
+ */
+export async function acquireOrWait(
+  runtime: LockRuntime,
+  commandOf: () => CallerCommand,
+  waitMs: number,
+  isAbandoned: () => boolean = () => false,
+): Promise<RepeatAttempt> {
+  const command = commandOf();
+  const { id, fingerprint } = command.submission ?? {};
+  const identity = `${command.key} ${id} ${fingerprint}`;
+  const ofLock = watches.get(runtime) ?? new Map<string, Watch>();
+  watches.set(runtime, ofLock);
+  const { forOne, inAll } = mostWaiting;
+  const crowd = ofLock.get(identity);
+  // As the last look said. A crowd costs the others no more than its requests.
+  if (crowd !== undefined && crowd.waiters.size >= forOne) return crowd.attempt;
+  const underWay = attemptsOf(runtime).get(identity);
+  // No await without one: it registers itself before the next caller asks.
+  if (underWay !== undefined) {
+    const [shared] = await underWay;
+    if (shared.outcome === "completed" || shared.outcome === "unavailable") return shared;
+  }
+  const [attempt, run] = await attempting(runtime, command, identity);
+  if (attempt.outcome !== "contended" || attempt.sameSubmission !== true) return attempt;
+  const lookAgain = async (waitsFor: string | undefined) => {
+    if (runtime.isDrained) throw closedAttempt().cause;
+    return await look(runtime, commandOf(), waitsFor);
+  };
+  const known = ofLock.get(identity);
+  const watch = known ?? new Watch(attempt, lookAgain, runtime.times.acquireTimeoutMs);
+  const isCrowded = watch.waiters.size >= forOne || waitingOn(runtime) >= inAll;
+  if (waitMs === 0 || isCrowded) return attempt;
+  const since = performance.now();
+  try {
+    const seen = await new Promise<Seen>((settle, fail) => {
+      watch.waiters.add({ run, since, endsAt: since + waitMs, isAbandoned, settle, fail });
+      if (known !== undefined) return;
+      ofLock.set(identity, watch);
+      void watch.run(() => ofLock.delete(identity));
+    });
+    if (seen.outcome === "in-flight") return attempt;
+    if (seen.outcome === "none") return { ...attempt, hasEnded: true };
+    if (seen.outcome !== "unknown") return seen;
+    const why = "the store did not say whether the same submission has ended";
+    return { outcome: "unavailable", cause: new LockUnavailableError(why), isRepeat: true };
+  } catch (error) {
+    // The lock was closed while the caller waited.
+    return { outcome: "unavailable", cause: error as LockClosedError, isRepeat: true };
+  }
+}
