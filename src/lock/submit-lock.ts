@@ -80,11 +80,7 @@ export class SubmitLock {
     });
   }
 
-  /**
-   * The key that locks this user, such as `lock:submit:42`.
-   *
-   * @throws InvalidUserIdError, InvalidOptionError for a wrong key of `keyOf`, and what that throws.
-   */
+  /** The user's key, such as `lock:submit:42`. @throws InvalidUserIdError, or as `keyOf` does */
   keyFor(userId: UserId): string {
     return submitKey(this.keyPrefix, userId, this.#keyOf);
   }

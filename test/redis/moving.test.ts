@@ -4,7 +4,8 @@ import { configModule, runMain } from "../support/cli.ts";
 import { closeClients, ioredis6, redisClients, untilReady } from "../support/clients.ts";
 import { command } from "../support/command.ts";
 import { closeLocks, leaseOf, openLock } from "../support/locks.ts";
-import { startRedis } from "../support/redis-server.ts";
+import { startProxy } from "../support/proxy.ts";
+import { forTest, startRedis } from "../support/redis-server.ts";
 
 const redis = await startRedis();
 afterAll(() => redis.stop());
@@ -39,6 +40,46 @@ test.each(redisClients)(
   },
 );
 
+// Without a `commandTimeout`, a promise of ioredis never settles there.
+test.each([
+  { how: "again, as ever", options: {}, outcome: "gone" },
+  { how: "once", options: { autoResendUnfulfilledCommands: false }, outcome: "released" },
+])(
+  "P4: a DEL of the old code whose reply is lost is sent $how: a new lease is $outcome",
+  async ({ options, outcome }) => {
+    const proxy = await forTest(startProxy(redis.port));
+    const old = ioredis6.connect(proxy.port, { commandTimeout: 1_000, ...options });
+    const store = new RedisStore(ioredis6.connect(redis.port));
+    const lock = openLock({ store, keyPrefix: "shop:", keyOf });
+    await lock.check();
+    await old.set(keyOf("42"), "1", "EX", 7_200, "NX");
+    const lost = proxy.loseReplyOnce(([name]) => name === "del");
+    const deleted = old.del(keyOf("42")).catch(() => {});
+    await lost;
+    // The customer's next order, at a new server.
+    const lease = await leaseOf(lock, "42");
+    proxy.resetAll();
+    await deleted;
+    await old.ping();
+    expect(await lease.release()).toBe(outcome);
+  },
+);
+
+// As redlock 5 and redis-semaphore 5 write them.
+test.each([
+  ["redlock", "lock:42", "0f8fad5b000040008000000000000000"],
+  ["redis-semaphore", "mutex:42", "0f8fad5b-0000-4000-8000-000000000000"],
+])("P1: a lock of %s and ours keep each other out", async (_library, key, value) => {
+  const keyPrefix = key.replace("42", "");
+  const lock = openLock({ store: new RedisStore(ioredis6.connect(redis.port)), keyPrefix });
+  expect(await send("SET", key, value, "NX", "PX", 60_000)).toBe("OK");
+  expect(await lock.acquire("42")).toMatchObject({ outcome: "contended" });
+  await send("DEL", key);
+  const lease = await leaseOf(lock, "42");
+  expect(await send("SET", key, value, "NX", "PX", 60_000)).toBeNull();
+  await lease.release();
+});
+
 test("P10: the commands have the keys of --config", async () => {
   const file = configModule(
     `export const redis = new Redis({ port: ${redis.port}, host: "127.0.0.1", keyPrefix: "{a}:" });
@@ -58,6 +99,8 @@ test("P10: the commands have the keys of --config", async () => {
   expect(stdout).toMatch(/^shop: on database 0 of .*: 3 locks \(1 working, 2 foreign\)/);
   for (const user of ["auth0|42", "a%41", "50%"]) expect(stdout).toContain(`\n${user} `);
   expect(stdout).toMatch(/^1 key under this prefix is of no user id, .*: shop:visits$/m);
+  const answers = JSON.parse((await run("answers", "auth0|42", "--json")).stdout);
+  expect(answers).toMatchObject({ userId: "auth0|42", answers: [{}] });
   const shown = await run("show", "a%41", "--json");
   expect(JSON.parse(shown.stdout)).toMatchObject({ userId: "a%41", state: "foreign" });
   const { id } = JSON.parse(shown.stdout);
