@@ -43,8 +43,13 @@ export async function placeOrder(
       return { number };
     }),
   );
-  await setTimeout(500); // yours: the payment, with submission.id as the provider's key
+  await pay(submission?.id, signal);
   return value.number;
+}
+
+/** Yours: such as `fetch(provider, { signal, … })`, with the submission's id as the provider's key. */
+async function pay(id: string | undefined, signal: AbortSignal | undefined): Promise<void> {
+  await setTimeout(500, id, { signal }).catch(() => signal?.throwIfAborted());
 }
 
 async function inTransaction<Result>(work: Work<Result>): Promise<Result> {

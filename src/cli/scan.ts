@@ -87,12 +87,15 @@ export function isRecord(lock: CliLock, key: string): boolean {
   return own !== undefined && userOf(lock, own) !== undefined;
 }
 
-/** Decodes the user id of a key; `undefined` for a key that `keyFor` never makes. */
+/** The user id in a key; `undefined` for a key that `keyFor` never makes of an id that it shows. */
 export function userOf(lock: CliLock, key: string): string | undefined {
-  try {
-    const user = decodeURIComponent(key.slice(lock.keyPrefix.length));
-    return lock.keyFor(user) === key ? user : undefined;
-  } catch {
-    return undefined;
+  for (const read of [decodeURIComponent, String]) {
+    try {
+      // A `keyOf` may put text behind the id, too.
+      const [before = "", after = ""] = lock.keyFor("probe").split("probe");
+      const user = read(key.slice(before.length, key.length - after.length));
+      if (lock.keyFor(user) === key) return user;
+    } catch {}
   }
+  return undefined;
 }

@@ -46,6 +46,17 @@ export interface SubmitLockOptions {
    */
   readonly keyPrefix?: string | undefined;
   /**
+   * The key of a user, for a shop that moves here from a lock with keys of its own: it begins with
+   * `keyPrefix`, which may then end in any character, has at most 512 bytes, and no whitespace,
+   * braces, control or format characters. It is checked at each call. `check` and the commands also
+   * ask for ids that are no users. **Different users need different keys: that is for the shop to
+   * promise**, and nothing notices if it does not hold. Nor may a key be another one with `:` and
+   * more behind it, if the client's prefix has a hash tag.
+   * @param userId as text: `"42"` for `42`.
+   * @defaultValue `keyPrefix` and the id, percent-encoded
+   */
+  readonly keyOf?: ((userId: string) => string) | undefined;
+  /**
    * The holder's name, for a person who looks at a lock: written into the key's value, so never a
    * customer or a secret. At most 64 characters, `""` for none.
    * @defaultValue the host's name and the process id, such as `web-3:4711`
@@ -58,9 +69,12 @@ export interface SubmitLockOptions {
   readonly seal?: SealOptions | undefined;
 }
 
+type KeyOf = (userId: string) => string;
+
 interface Resolved {
   readonly store: LockStore;
   readonly keyPrefix: string;
+  readonly keyOf: KeyOf | undefined;
   readonly times: LockTimes;
   readonly holder: string;
   readonly seal: Seal | undefined;
@@ -68,10 +82,13 @@ interface Resolved {
 
 export function resolveLockOptions(options: SubmitLockOptions): Resolved {
   const times = ["ttlMs", "maxHoldMs", "acquireTimeoutMs", "commandTimeoutMs"];
-  checkOptionNames("SubmitLock", options, ["store", ...times, "keyPrefix", "holder", "seal"]);
+  const names = ["store", ...times, "keyPrefix", "keyOf", "holder", "seal"];
+  checkOptionNames("SubmitLock", options, names);
+  const keyPrefix = checkKeyPrefix(options.keyPrefix, options.keyOf);
   return {
     store: checkStore(options.store),
-    keyPrefix: checkKeyPrefix(options.keyPrefix),
+    keyPrefix,
+    keyOf: options.keyOf === undefined ? undefined : checkedKeys(options.keyOf, keyPrefix),
     times: resolveTimes(options),
     holder: checkHolder(options.holder),
     seal: options.seal && new Seal(options.seal),
@@ -113,17 +130,36 @@ function clamp(value: number, min: number, max: number): number {
   return Math.min(Math.max(value, min), max);
 }
 
-function checkKeyPrefix(keyPrefix: unknown = "lock:submit:"): string {
-  // \p{Cf} holds the invisible format characters, \p{Cs} lone surrogates.
-  const allowed = /^[^\s{}\p{Cc}\p{Cf}\p{Cs}]+$/u;
+// \p{Cf} holds the invisible format characters, \p{Cs} lone surrogates.
+const allowed = /^[^\s{}\p{Cc}\p{Cf}\p{Cs}]+$/u;
+
+function checkKeyPrefix(keyPrefix: unknown = "lock:submit:", keyOf: unknown): string {
   if (typeof keyPrefix !== "string" || keyPrefix.length > 128 || !allowed.test(keyPrefix)) {
     const expected = "1 to 128 characters without whitespace, braces, control or format characters";
     throw invalidOption("keyPrefix", expected, keyPrefix);
   }
-  if (!mayBeInId.test(keyPrefix.slice(-1))) return keyPrefix;
+  if (keyOf !== undefined || !mayBeInId.test(keyPrefix.slice(-1))) return keyPrefix;
   // User 42 of the prefix `shop1` and user 142 of the prefix `shop` would be one key.
   const expected = 'an end that no user id has in a key, such as ":"';
   throw invalidOption("keyPrefix", expected, keyPrefix);
+}
+
+function checkedKeys(keyOf: unknown, keyPrefix: string): KeyOf {
+  if (typeof keyOf !== "function") throw invalidOption("keyOf", "a function", keyOf);
+  return (userId) => {
+    const key: unknown = keyOf(userId);
+    // The message does not repeat the key, which names a person.
+    let came = `a value of type ${typeof key}`;
+    if (typeof key === "string") {
+      const bytes = Buffer.byteLength(key);
+      const isOurs = key.startsWith(keyPrefix);
+      if (isOurs && bytes <= 512 && allowed.test(key)) return key;
+      const fault = bytes > 512 ? "" : " with one of these characters";
+      came = `${bytes} bytes${isOurs ? fault : " with another beginning"}`;
+    }
+    const expected = `a key of at most 512 bytes that begins with keyPrefix (${describe(keyPrefix)}), without whitespace, braces, control or format characters`;
+    throw new InvalidOptionError(`keyOf: expected ${expected}, got ${came}`);
+  };
 }
 
 function checkHolder(holder: unknown = `${hostname().slice(0, 50)}:${process.pid}`): string {

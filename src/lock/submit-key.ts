@@ -20,8 +20,13 @@ const suspicious: ReadonlySet<string> = new Set(["undefined", "null", "NaN", "[o
 /**
  * The key that locks a user: the prefix and the encoded user id. Two different ids, and two different
  * prefixes of locks, never share a key, and no id can smuggle a brace, a colon or a line end into it.
+ * A shop's `keyOf` takes the place of both.
  */
-export function submitKey(keyPrefix: string, userId: UserId): string {
+export function submitKey(
+  keyPrefix: string,
+  userId: UserId,
+  keyOf?: (userId: string) => string,
+): string {
   let id = userId;
   switch (typeof id) {
     case "string":
@@ -47,7 +52,7 @@ export function submitKey(keyPrefix: string, userId: UserId): string {
     default:
       throw invalid(describeWrong(id));
   }
-  return keyPrefix + encodeKeyPart(id);
+  return keyOf === undefined ? keyPrefix + encodeKeyPart(id) : keyOf(id);
 }
 
 /**

@@ -54,6 +54,7 @@ export function isSubmitLock(value: unknown): value is SubmitLock {
 export class SubmitLock {
   /** The beginning of every key, before the user id. */
   readonly keyPrefix: string;
+  readonly #keyOf: ((userId: string) => string) | undefined;
   readonly #holder: string;
   readonly #runtime: LockRuntime;
   readonly #detach: () => Promise<void>;
@@ -62,8 +63,9 @@ export class SubmitLock {
 
   /** @throws InvalidOptionError naming the option, what was expected and what came. */
   constructor(options: SubmitLockOptions) {
-    const { store, keyPrefix, times, holder, seal } = resolveLockOptions(options);
+    const { store, keyPrefix, keyOf, times, holder, seal } = resolveLockOptions(options);
     this.keyPrefix = keyPrefix;
+    this.#keyOf = keyOf;
     this.#holder = holder;
     this.#runtime = new LockRuntime(store, times, seal);
     this.#detach = store.attach(() => {
@@ -71,9 +73,9 @@ export class SubmitLock {
     });
   }
 
-  /** The key that locks this user, such as `lock:submit:42`. @throws InvalidUserIdError */
+  /** The user's key, such as `lock:submit:42`. @throws InvalidUserIdError, or as `keyOf` does */
   keyFor(userId: UserId): string {
-    return submitKey(this.keyPrefix, userId);
+    return submitKey(this.keyPrefix, userId, this.#keyOf);
   }
 
   /**
@@ -94,7 +96,7 @@ export class SubmitLock {
     // An error that is thrown in this function rejects the promise.
     return new Promise((resolve) => {
       const submission = options && this.#submission(userId, options);
-      const key = submitKey(this.keyPrefix, userId);
+      const key = submitKey(this.keyPrefix, userId, this.#keyOf);
       if (this.#closed !== undefined) resolve(closedAttempt());
       else new Acquiring(this.#runtime, this.#command(key, submission), resolve).begin();
     });
@@ -238,7 +240,6 @@ export class SubmitLock {
 
   /**
    * Reads the user's key, for a support page or a shell. Settles within `acquireTimeoutMs`.
-   *
    * @throws InvalidUserIdError, and InvalidOptionError for a store without `inspect`.
    * @throws LockUnavailableError, LockMisconfiguredError or LockClosedError without an answer.
    */

@@ -8,6 +8,9 @@ interface Quick {
 
 const userId = 'const userId = (req: express.Request) => req.get("x-user-id");';
 
+/** The first line of what a recipe replaces: how to pay, guard and route. */
+const ofPayment = /^\/\/ yours: fetch/m;
+
 const starts = {
   express: {
     code: page("README.md").blockUnder("Quick start", "js"),
@@ -21,19 +24,19 @@ ${userId}`,
     code: page("docs/guide/koa.md")
       .blockUnder("Quick start", "js")
       .replace(/^const app = .*\n/m, ""),
-    from: /^const guard = /m,
+    from: ofPayment,
     to: /^const server = /m,
     parser: "const app = new Koa().use(bodyParser());",
   },
   fastify: {
     code: page("docs/guide/fastify.md").blockUnder("Quick start", "js"),
-    from: /^const guard = /m,
+    from: ofPayment,
     to: /^await app\.listen/m,
     parser: "",
   },
   fetch: {
     code: page("docs/guide/fetch.md").blockUnder("Hono"),
-    from: /^const guard = /m,
+    from: ofPayment,
     to: /^const server = /m,
     parser: "const app = new Hono();",
   },

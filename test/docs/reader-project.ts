@@ -181,7 +181,10 @@ export function createApp(lock: SubmitLock): express.Express {
 }
 `;
 
-/** The shop behind the recipes. It tells the test of each order, and takes 50 ms for it. */
+/**
+ * The shop behind the recipes. It tells the test of each order, and takes 50 ms for it. Code that does
+ * not hand its lease's signal on does not compile.
+ */
 export const shop = `
 import { appendFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -198,8 +201,8 @@ export async function moveCart(from: string, to: string): Promise<void> {
   carts.set(to, (await cartOf(from)).id);
   carts.set(from, "no-cart");
 }
-export async function placeOrder(cart: Cart): Promise<Order> {
-  await sleep(Number(process.env["ORDER_MS"] ?? 50));
+export async function placeOrder(cart: Cart, signal: AbortSignal | undefined): Promise<Order> {
+  await sleep(Number(process.env["ORDER_MS"] ?? 50), undefined, { signal });
   versions.set(cart.id, cart.version + 1);
   const order = { number: orders.length + 1, cart: cart.id };
   orders.push(order);

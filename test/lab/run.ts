@@ -63,6 +63,11 @@ export const laboratories: Readonly<Record<string, Laboratory>> = {
     minutes: 3,
     run: () => import("./shop/freed.ts").then((shop) => shop.run()),
   },
+  moving: {
+    shows: "that an old lock is replaced without an overlap, and each mistake makes some",
+    minutes: 6,
+    run: () => import("./moving/run.ts").then((lab) => lab.run()),
+  },
   "two-doors": {
     shows: "that return page and webhooks of one payment are one order, whatever is killed",
     minutes: 8,

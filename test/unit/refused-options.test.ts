@@ -226,6 +226,8 @@ const places: Record<string, { readonly pass: (given: never) => unknown; readonl
       ...["shop1", "shop.", "shop-", "shop_", "shop~", "shop@", "shop%3A", "shop%", "S", ":Z"].map(
         (keyPrefix): Row => [{ keyPrefix }, "keyPrefix: ", prefixEnd, `got "${keyPrefix}"`],
       ),
+      [{ keyOf: "lock:" }, "keyOf: ", "a function", 'got "lock:"'],
+      [{ keyOf: null }, "keyOf: ", "a function", "got null"],
       [{ store: undefined }, `store: expected ${storeNeeded}, got undefined`],
       [{ store: null }, `store: expected ${storeNeeded}, got null`],
       [{ store: "redis://localhost" }, storeNeeded, '"redis://localhost"'],

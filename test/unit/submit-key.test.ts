@@ -193,3 +193,64 @@ test("a refused id is not repeated in the message", () => {
   expect(() => keyOf(1759.5)).toThrow(/^(?!.*1759)/);
   expect(() => keyOf(true as never)).toThrow(/^(?!.*true)/);
 });
+
+describe("keyOf, the keys of a shop's own", () => {
+  const lockOf = (ownKey: (userId: string) => string, keyPrefix = "lock:") =>
+    new SubmitLock({ store: new MemoryStore(), keyPrefix, keyOf: ownKey });
+
+  test.each<UserId>([42, 42n, "42"])("gets %o as text, whatever the prefix ends in", (userId) => {
+    expect(lockOf((id) => `shop1${id}:lock`, "shop1").keyFor(userId)).toBe("shop142:lock");
+  });
+
+  test("an invalid id is refused before it", () => {
+    const lock = lockOf((id) => `lock:${id}`);
+    expect(() => lock.keyFor(undefined as never)).toThrow("userId: expected");
+  });
+
+  test.each([
+    ["lock:auth0|42", true],
+    ["lock:a+b@é%", true],
+    [`lock:${"é".repeat(253)}x`, true],
+    [`lock:${"é".repeat(254)}`, "513 bytes"],
+    ["user:42", "7 bytes with another beginning"],
+    ["", "0 bytes with another beginning"],
+    ...[
+      "lock:4 2",
+      "lock:{42}",
+      "lock:42\n",
+      "lock:\u00a042",
+      "lock:\u200b42",
+      "lock:\ud80042",
+    ].map((key) => [key, "bytes with one of these characters"] as const),
+    [42, "a value of type number"],
+    [undefined, "a value of type undefined"],
+    [Promise.resolve("lock:42"), "a value of type object"],
+  ] as const)("%j is a key: %s", (key, came) => {
+    const lock = lockOf(() => key as string);
+    if (came === true) {
+      expect(lock.keyFor("42")).toBe(key);
+      return;
+    }
+    const refused = () => lock.keyFor("42");
+    expect(refused).toThrow(expect.objectContaining({ code: "SUBMIT_LOCK_INVALID_OPTION" }));
+    expect(refused).toThrow(/^keyOf: expected a key of at most 512 bytes .* \("lock:"\), .*, got /);
+    expect(refused).toThrow(came);
+    expect(refused).toThrow(/, got (?!.*42)/);
+  });
+
+  test("a wrong key, and an error of its own, reject an attempt and take nothing", async () => {
+    const errors = [
+      () => "42",
+      () => {
+        throw new TypeError("no such tenant");
+      },
+    ];
+    for (const ownKey of errors) {
+      const lock = lockOf(ownKey);
+      const said = /^keyOf: expected .*, got 2 bytes with another beginning$|^no such tenant$/;
+      await expect(lock.acquire("42")).rejects.toThrow(said);
+      await expect(lock.once("42", { id: "cart 7" }, () => 1)).rejects.toThrow(said);
+      expect(lock.stats()).toMatchObject({ attempting: 0, held: 0 });
+    }
+  });
+});

@@ -5,6 +5,7 @@ import { cartOf, refillCart } from "../../../examples/demo/shop/carts.ts";
 import { type Database, openDatabase } from "../../../examples/demo/shop/database.ts";
 import { Payments } from "../../../examples/demo/shop/payments.ts";
 import { type Checkout, placeOrder } from "../../../examples/demo/shop/place-order.ts";
+import { placeOrder as placeOfShops } from "../../../examples/orders.ts";
 import { until } from "../../support/until.ts";
 
 const userId = "ada";
@@ -143,4 +144,14 @@ describe("an order of the example shop", () => {
     await expect(order).rejects.toThrow("lost");
     expect(await rows("outbox")).toMatchObject([{ topic: "order.placed" }]);
   });
+});
+
+test("a shop to copy stops its payment when the lock is lost, and the retry pays", async () => {
+  const submission = identify(userId, { id: "a shop to copy" });
+  const lost = new AbortController();
+  const placed = placeOfShops(userId, submission, lost.signal);
+  setTimeout(() => lost.abort(new Error("the lock was lost")), 250);
+  await expect(placed).rejects.toThrow("the lock was lost");
+  const { signal } = new AbortController();
+  expect(await placeOfShops(userId, submission, signal)).toBe(1);
 });

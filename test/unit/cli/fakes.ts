@@ -190,7 +190,7 @@ export async function examined(
       if (check.failure !== undefined) throw new Error(check.failure);
       clock += check.tookMs;
     },
-    keyFor: (user: string) => `${prefix?.keyPrefix}${user}`,
+    keyFor: (user: string) => `${prefix?.keyPrefix}${encodeURIComponent(user)}`,
     inspect: async (user: string) => {
       const { foreign = 0, endless = 0 } = prefix ?? {};
       if (Number(user) >= foreign) return { state: "cooldown", clockSetBack: true };
