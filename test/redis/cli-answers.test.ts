@@ -1,4 +1,5 @@
 import { randomBytes } from "node:crypto";
+import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, describe, expect, onTestFinished, test } from "vitest";
 import { keyId } from "../../src/http/submission.ts";
 import { RedisStore, SubmitLock } from "../../src/index.ts";
@@ -43,7 +44,9 @@ describe("answers", () => {
   test("lists what is kept for a user, the newest first, and nothing of others", async () => {
     const { idOf, lock, order, user } = await openShop();
     await order("cart 7");
+    await sleep(5);
     await order("cart 8", Buffer.from([0xff, 0xd8]));
+    await sleep(5);
     await lock.once(user, { id: "job 9" }, () => ({ paid: true }));
     const other = await openShop();
     await other.order("cart 7");
