@@ -6,7 +6,7 @@ import { AnswerChecks } from "./invariants/answer-checks.ts";
 import { slackMs } from "./invariants/invariants.ts";
 import type { Owner } from "./invariants/owners.ts";
 import type { OperationPlan, Schedule } from "./schedule.ts";
-import { nominalRetainMs } from "./witnessed-store.ts";
+import { calls, nominalRetainMs } from "./witnessed-store.ts";
 import type { SimulatedProcess, World } from "./world.ts";
 
 /**
@@ -289,7 +289,7 @@ export class Attempts {
   #during<Result>(process: SimulatedProcess, call: number, ask: () => Result): Result {
     process.store.call = call;
     try {
-      return process.store.calls.run(call, ask);
+      return calls.run(call, ask);
     } finally {
       process.store.call = undefined;
     }

@@ -19,6 +19,12 @@ export interface AttemptId {
   readonly call: number;
 }
 
+/**
+ * The call that waits for another's attempt, and asks for itself behind that. One for all stores: each
+ * more would slow down all that follow.
+ */
+export const calls: AsyncLocalStorage<number> = new AsyncLocalStorage();
+
 /** What every answer may have. */
 interface Told {
   readonly cause?: unknown;
@@ -38,8 +44,6 @@ export const nominalRetainMs = 86_400_000;
 export class WitnessedStore implements LockStore {
   /** The call whose own code runs at the moment. */
   call: number | undefined;
-  /** The call that waits for another's attempt, and asks for itself behind that. */
-  readonly calls = new AsyncLocalStorage<number>();
   /** The `withLock` that waits for a key: its later attempts come out of the blue. */
   readonly waiting = new Map<string, number>();
   readonly #store: LockStore;
@@ -66,7 +70,7 @@ export class WitnessedStore implements LockStore {
       return;
     }
     const attempt = this.#attemptOf(ownerId) ?? {
-      call: this.call ?? this.calls.getStore() ?? this.waiting.get(key) ?? 0,
+      call: this.call ?? calls.getStore() ?? this.waiting.get(key) ?? 0,
     };
     this.#attemptOfOwner.set(withoutCopy(ownerId), attempt);
     this.#world.saw(copy.command, attempt, this.#process);
