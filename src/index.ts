@@ -6,6 +6,7 @@ export type {
   DuplicateMessage,
   ForgetMessage,
   LostMessage,
+  RefusalMessage,
   ReleaseMessage,
   ReleaseOutcome,
   RetireMessage,

@@ -177,7 +177,7 @@ async function run(
   // After next(), later handlers go on unseen; after next(error), the answer is not the handler's.
   const forward: Next = (error) => {
     if (goesOn(error)) passedOn = true;
-    else held.failed();
+    else held.failed(error);
     next(error);
   };
   try {
@@ -185,7 +185,7 @@ async function run(
     isPromise = typeof returned?.then === "function";
     if (isPromise) await returned;
   } catch (error) {
-    held.failed();
+    held.failed(error);
     try {
       // First: for a client that has left, the end of the work is the end, and those who wait get this.
       fail(error, next);

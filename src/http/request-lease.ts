@@ -1,14 +1,18 @@
-import type { LockLostError } from "../errors.ts";
+import { isSubmitLockError, type LockLostError } from "../errors.ts";
 import type { Lease } from "../lock/lease.ts";
 import type { AnswerToStore } from "../lock/record.ts";
 import { setTimeout } from "../time.ts";
 import { textOfThrown, warnOnce } from "../validation.ts";
 import type { ResolvedGuardOptions } from "./options.ts";
 import type { Capture, Exchange } from "./port.ts";
+import { publishFailure } from "./refusals.ts";
 import { hasLongHeaders, isStored } from "./stored-answer.ts";
 import { done, IdentifiedSubmission } from "./submission.ts";
 
-export type HoldOptions = Pick<ResolvedGuardOptions<never, never>, "cooldownMs" | "idempotency">;
+export type HoldOptions = Pick<
+  ResolvedGuardOptions<never, never>,
+  "cooldownMs" | "idempotency" | "lock"
+>;
 
 /**
  * The lease of one request. It ends once, when the work is done and the response is over. While work
@@ -24,6 +28,8 @@ export class RequestLease {
   /** Pieces of work that have begun and not returned. */
   #running = 0;
   #isFinished = false;
+  /** Its loss was published as a refusal: the error may pass here twice. */
+  #hasRefused = false;
   #onAbandoned: ((held: RequestLease) => void) | undefined;
 
   constructor(
@@ -49,8 +55,14 @@ export class RequestLease {
     this.#running++;
   }
 
-  failed(): void {
+  /** @param error what the work has thrown, or has passed to the error handler. */
+  failed(error?: unknown): void {
     this.#capture?.failed();
+    if (this.#hasRefused || !isSubmitLockError(error) || error.code !== "SUBMIT_LOCK_LOST") return;
+    this.#hasRefused = true;
+    const { exchange, lease, options, submission } = this;
+    const { keyPrefix } = options.lock;
+    publishFailure(error, exchange, { key: lease.key, keyPrefix, submission });
   }
 
   /** A piece of work has returned, and no part of it goes on. */

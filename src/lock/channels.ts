@@ -101,9 +101,8 @@ export interface RetireMessage extends OfKey {
   readonly durationMs: number;
 }
 
-/** Published on `submit-lock:replay` when a guard answers from a record. */
-export interface ReplayMessage {
-  readonly key: string;
+/** Published on `submit-lock:replay` when a guard repeats an answer, kept or told. */
+export interface ReplayMessage extends OfKey {
   /** The submission's 22 characters: equal in the message of the complete that is repeated. */
   readonly submission: string | undefined;
   /** How long ago the submission was completed, in milliseconds. */
@@ -112,6 +111,22 @@ export interface ReplayMessage {
   readonly isTold: boolean;
   /** The id's origin: the `Idempotency-Key` header, or the option `submissionId` (`derived`). */
   readonly source: "key" | "derived";
+}
+
+/**
+ * Published on `submit-lock:refusal` when a guard refuses a request whose client waits, also where
+ * the application's error handler answers. Never for one that was answered, run or repeated.
+ */
+export interface RefusalMessage {
+  /** As in the header `Submit-Lock-Code`. */
+  readonly code: string;
+  /** The status of the guard's own answer; a function such as `onContended` may send another. */
+  readonly status: number;
+  /** The submission's 22 characters, where it has an id. */
+  readonly submission: string | undefined;
+  /** `undefined` without a user. */
+  readonly key: string | undefined;
+  readonly keyPrefix: string;
 }
 
 /** The names of a lock's channels in `node:diagnostics_channel`, with their messages' types. */
@@ -123,6 +138,8 @@ export interface SubmitLockChannels {
   "submit-lock:complete": CompleteMessage;
   "submit-lock:duplicate": DuplicateMessage;
   "submit-lock:forget": ForgetMessage;
+  "submit-lock:replay": ReplayMessage;
+  "submit-lock:refusal": RefusalMessage;
 }
 
 /** A channel that knows the type of its messages. */
@@ -135,15 +152,11 @@ export const retireChannel: ChannelOf<RetireMessage> = channel("submit-lock:reti
 export const completeChannel: ChannelOf<CompleteMessage> = channel("submit-lock:complete");
 export const duplicateChannel: ChannelOf<DuplicateMessage> = channel("submit-lock:duplicate");
 export const forgetChannel: ChannelOf<ForgetMessage> = channel("submit-lock:forget");
-const replayChannel: Channel = channel("submit-lock:replay");
+export const replayChannel: ChannelOf<ReplayMessage> = channel("submit-lock:replay");
+export const refusalChannel: ChannelOf<RefusalMessage> = channel("submit-lock:refusal");
 
 /** The channels whose messages are published in the context of the code that asked for the lock. */
 export const lockChannels: readonly Channel[] = [
   ...[acquireChannel, releaseChannel, lostChannel],
   ...[retireChannel, completeChannel, duplicateChannel, forgetChannel],
 ];
-
-/** Publishes in the current asynchronous context: a guard answers in that of its own request. */
-export function publishReplay(message: ReplayMessage): void {
-  if (replayChannel.hasSubscribers) replayChannel.publish(message);
-}

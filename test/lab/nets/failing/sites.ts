@@ -118,10 +118,11 @@ function change(
   Object.assign(store, { [method]: (request: AnyRequest) => handle(request, original) });
 }
 
-/** Of each channel but those of retires, which are over long after their orders, and of forgets. */
-type Heard =
-  | Exclude<keyof SubmitLockChannels, "submit-lock:retire" | "submit-lock:forget">
-  | "submit-lock:replay";
+/** Not of retires, which end long after their orders, of refusals and of forgets. */
+type Heard = Exclude<
+  keyof SubmitLockChannels,
+  "submit-lock:retire" | "submit-lock:refusal" | "submit-lock:forget"
+>;
 
 const ofChannels: Record<Heard, Partial<Site>> = {
   "submit-lock:acquire": {},
