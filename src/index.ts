@@ -10,6 +10,7 @@ export type {
   ReleaseMessage,
   ReleaseOutcome,
   RetireMessage,
+  StoreMessage,
   SubmitLockChannels,
 } from "./lock/channels.ts";
 export type {

@@ -1,12 +1,13 @@
 import { performance } from "../time.ts";
 import { Timer } from "../timers.ts";
 import { acquireChannel } from "./channels.ts";
-import { HeldLease, LeaseClock } from "./held-lease.ts";
+import { HeldLease } from "./held-lease.ts";
 import { closedAttempt, type SubmissionAttempt, UserLease } from "./lease.ts";
 import { completedOf } from "./record.ts";
 import { Releasing } from "./release.ts";
 import { type CallerCommand, type LockRuntime, publish, toLockError, write } from "./runtime.ts";
 import type { AcquireReply, AcquireRequest, Answered, NoAnswer } from "./store.ts";
+import { LeaseClock } from "./validity.ts";
 
 /** `holderId` is the owner id of a holder that is at work on the same submission. */
 export type OnEnd = (attempt: SubmissionAttempt, holderId: string | undefined) => void;
@@ -167,6 +168,11 @@ export class Acquiring extends Timer {
   #end(attempt: SubmissionAttempt, { isHeld = false } = {}): void {
     this.#ended = true;
     this.#runtime.timers.clear(this);
+    if (attempt.outcome !== "unavailable") {
+      if (this.#runtime.awaySince !== undefined) this.#runtime.storeAnswers(this.#command);
+    } else if (!isHeld) {
+      this.#runtime.storeIsAway(this.#command, this.#clock.startedAt, attempt.cause);
+    }
     if (acquireChannel.hasSubscribers) {
       const { outcome } = attempt;
       publish(acquireChannel, this.#command, {

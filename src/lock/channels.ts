@@ -113,6 +113,20 @@ export interface ReplayMessage extends OfKey {
   readonly source: "key" | "derived";
 }
 
+/** Published on `submit-lock:store` when an outage of the store begins for a lock, and when it ends. */
+export interface StoreMessage {
+  /**
+   * `away`: an attempt is unavailable, or a lease was not extended for `acquireTimeoutMs`. `back`:
+   * the store has answered, and no attempt was unavailable in the 2 × `acquireTimeoutMs` after that.
+   */
+  readonly outcome: "away" | "back";
+  /** `away`: since the first request without an answer was sent. `back`: how long it was away. */
+  readonly durationMs: number;
+  readonly keyPrefix: string;
+  /** Away: why. */
+  readonly cause: Error | undefined;
+}
+
 /**
  * Published on `submit-lock:refusal` when a guard refuses a request whose client waits, also where
  * the application's error handler answers. Never for one that was answered, run or repeated.
@@ -138,6 +152,7 @@ export interface SubmitLockChannels {
   "submit-lock:complete": CompleteMessage;
   "submit-lock:duplicate": DuplicateMessage;
   "submit-lock:forget": ForgetMessage;
+  "submit-lock:store": StoreMessage;
   "submit-lock:replay": ReplayMessage;
   "submit-lock:refusal": RefusalMessage;
 }
@@ -152,6 +167,7 @@ export const retireChannel: ChannelOf<RetireMessage> = channel("submit-lock:reti
 export const completeChannel: ChannelOf<CompleteMessage> = channel("submit-lock:complete");
 export const duplicateChannel: ChannelOf<DuplicateMessage> = channel("submit-lock:duplicate");
 export const forgetChannel: ChannelOf<ForgetMessage> = channel("submit-lock:forget");
+export const storeChannel: ChannelOf<StoreMessage> = channel("submit-lock:store");
 export const replayChannel: ChannelOf<ReplayMessage> = channel("submit-lock:replay");
 export const refusalChannel: ChannelOf<RefusalMessage> = channel("submit-lock:refusal");
 

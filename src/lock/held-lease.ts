@@ -1,64 +1,22 @@
 import { AsyncResource } from "node:async_hooks";
 import { LockLostError, type LostReason } from "../errors.ts";
-import { performance, wallClock } from "../time.ts";
+import { performance } from "../time.ts";
 import { Timer } from "../timers.ts";
 import { lostChannel } from "./channels.ts";
 import { Completing, type OnCompleted } from "./complete.ts";
 import { type AnswerToStore, encodeRecord, type RecordContent } from "./record.ts";
 import { type OnReleased, Releasing } from "./release.ts";
-import { type CallerCommand, type LockRuntime, patienceMs, publish, write } from "./runtime.ts";
-import type { LockTimes, OwnedReply } from "./store.ts";
-
-/**
- * Rule 7: the time of one attempt and its lease, in ms: the larger of what the monotonic and the wall
- * clock say since its start. While a machine sleeps, only its wall clock goes on, as Redis' does.
- */
-export class LeaseClock {
-  readonly startedAt: number = performance.now();
-  /** One more, because `wallClock.now()` is rounded down: without a sleep the monotonic clock counts. */
-  readonly #wallOffset: number = wallClock.now() + 1 - this.startedAt;
-
-  now(): number {
-    return Math.max(performance.now(), wallClock.now() - this.#wallOffset);
-  }
-}
-
-/** Rule 7: the times of one lease, all by its {@link LeaseClock}. */
-class Validity {
-  readonly startedAt: number;
-  readonly #times: LockTimes;
-  /** Before this time the key cannot have run out. */
-  validUntil = 0;
-  /** When the next extend is due; ∞ if none is needed for the rest of `maxHoldMs`. */
-  extendAt = 0;
-  endsAt = 0;
-  /** When the holder is notified that the lease runs out: early enough to stop before `endsAt`. */
-  notifyAt = 0;
-
-  constructor(times: LockTimes, startedAt: number) {
-    this.#times = times;
-    this.startedAt = startedAt;
-    this.renewed(startedAt);
-  }
-
-  /** Answers may overtake each other. @param sentAt of the request that has renewed the key. */
-  renewed(sentAt: number): void {
-    const { maxHoldMs, ttlMs } = this.#times;
-    // Less 1 % for clocks of different speeds and 2 ms for the granularity of Redis' expiry, as in
-    // Redlock (https://redis.io/docs/latest/develop/use/patterns/distributed-locks/).
-    this.validUntil = Math.max(this.validUntil, sentAt + 0.99 * ttlMs - 2);
-    const isLast = maxHoldMs <= ttlMs || this.validUntil >= this.startedAt + maxHoldMs;
-    this.extendAt = isLast ? Number.POSITIVE_INFINITY : Math.max(this.extendAt, sentAt + ttlMs / 3);
-    this.endsAt = Math.min(this.validUntil, this.startedAt + maxHoldMs);
-    this.notifyAt = this.endsAt - Math.min(1_000, ttlMs / 10);
-  }
-
-  /** Plans the next extend for the case that this one stays without an answer. */
-  extendSent(sentAt: number): void {
-    const { commandTimeoutMs, ttlMs } = this.#times;
-    this.extendAt = sentAt + Math.max(commandTimeoutMs, ttlMs / 15);
-  }
-}
+import {
+  type CallerCommand,
+  isNoAnswer,
+  type LockRuntime,
+  patienceMs,
+  publish,
+  toLockError,
+  write,
+} from "./runtime.ts";
+import type { OwnedReply } from "./store.ts";
+import { type LeaseClock, Validity } from "./validity.ts";
 
 const explanations: Record<LostReason, string> = {
   expired: "it could not be extended in time",
@@ -273,6 +231,12 @@ export class HeldLease extends Timer {
   }
 
   #extend(now: number): void {
+    const { silentSince = now } = this.validity;
+    const silentMs = now - silentSince;
+    if (silentMs >= this.command.times.acquireTimeoutMs) {
+      const cause = toLockError(undefined, Math.round(silentMs));
+      this.runtime.storeIsAway(this.command, performance.now() - silentMs, cause);
+    }
     this.validity.extendSent(now);
     // The timer is set before the send, because a store may answer at once.
     this.#setTimer();
@@ -283,7 +247,11 @@ export class HeldLease extends Timer {
     });
   }
 
-  #extended({ kind }: OwnedReply, sentAt: number): void {
+  #extended(reply: OwnedReply, sentAt: number): void {
+    const { kind } = reply;
+    if (this.runtime.awaySince !== undefined && !isNoAnswer(reply)) {
+      this.runtime.storeAnswers(this.command);
+    }
     // After `release` or a loss an answer counts no longer: the key may have been deleted by us.
     if (!this.#isWatched) return;
     if (kind === "freed") this.#end("freed");

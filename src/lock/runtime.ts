@@ -1,8 +1,9 @@
 import { AsyncResource } from "node:async_hooks";
 import { LockMisconfiguredError, LockUnavailableError } from "../errors.ts";
-import { TimerWheel, within } from "../timers.ts";
+import { clearTimeout, performance, setTimeout } from "../time.ts";
+import { inNeutralContext, TimerWheel, within } from "../timers.ts";
 import { isOwn, textOfThrown } from "../validation.ts";
-import { type ChannelOf, lockChannels } from "./channels.ts";
+import { type ChannelOf, lockChannels, storeChannel } from "./channels.ts";
 import type { Completing } from "./complete.ts";
 import type { HeldLease } from "./held-lease.ts";
 import type { Seal } from "./seal.ts";
@@ -90,6 +91,9 @@ export class LockRuntime {
   pendingRecordLength = 0;
   /** `close` has waited long enough: a lease that is acquired now is released at once. */
   isDrained = false;
+  /** When an outage of the store began, by the monotonic clock; `undefined` while there is none. */
+  awaySince: number | undefined;
+  #back: NodeJS.Timeout | undefined;
 
   constructor(store: LockStore, times: LockTimes, seal?: Seal) {
     this.store = store;
@@ -117,6 +121,35 @@ export class LockRuntime {
     // A `complete` or `release` that is called later is still sent, but keeps no process alive.
     this.completeTimers.unref();
     this.timers.unref();
+  }
+
+  /** The store has given no usable answer since `since`. */
+  storeIsAway({ isCheck, keyPrefix }: CallerCommand, since: number, cause: Error): void {
+    if (isCheck) return;
+    clearTimeout(this.#back);
+    this.#back = undefined;
+    if (this.awaySince !== undefined) return;
+    this.awaySince = since;
+    if (!storeChannel.hasSubscribers) return;
+    const durationMs = performance.now() - since;
+    storeChannel.publish({ outcome: "away", durationMs, keyPrefix, cause });
+  }
+
+  /**
+   * Call it while there is an outage: the store has answered. It may have for one of its nodes alone,
+   * so the outage ends only where no attempt fails in the next 2 × `acquireTimeoutMs`: one that begins
+   * now may fail after the first of them.
+   */
+  storeAnswers({ isCheck, keyPrefix }: Pick<CallerCommand, "isCheck" | "keyPrefix">): void {
+    if (isCheck || this.#back !== undefined) return;
+    const durationMs = performance.now() - (this.awaySince ?? 0);
+    const ended = () => {
+      this.#back = undefined;
+      this.awaySince = undefined;
+      if (!storeChannel.hasSubscribers) return;
+      storeChannel.publish({ outcome: "back", durationMs, keyPrefix, cause: undefined });
+    };
+    this.#back = inNeutralContext(setTimeout, ended, 2 * this.times.acquireTimeoutMs).unref();
   }
 }
 

@@ -69,6 +69,9 @@ export class SubmitLock {
     this.#holder = holder;
     this.#runtime = new LockRuntime(store, times, seal);
     this.#detach = store.attach(() => {
+      if (this.#runtime.awaySince !== undefined) {
+        this.#runtime.storeAnswers({ isCheck: false, keyPrefix });
+      }
       for (const lease of this.#runtime.watchdogs.armed()) lease.extendNow();
     });
   }
@@ -219,6 +222,10 @@ export class SubmitLock {
   /**
    * Resolves if the lock can do its work: two throwaway locks are acquired, extended and released,
    * or with `submissions` completed. For boot and readiness checks. Publishes no message.
+   *
+   * Three round trips, with two keys each, which are gone behind them. Where Redis is silent it
+   * rejects after `acquireTimeoutMs`. Every few seconds of each process is fine; the end of an outage
+   * is on `submit-lock:store` without it.
    *
    * @throws LockUnavailableError, LockMisconfiguredError or LockClosedError, as a rejection.
    */

@@ -194,17 +194,24 @@ function metricsOf(meter: Meter, locks: readonly ObservedLock[]): Listeners {
     unit: "{submission}",
   });
 
+  const away = meter.createUpDownCounter("submit_lock.store.away", {
+    description: "Locks whose store gives no answers now",
+    unit: "{lock}",
+  });
   const refusals = meter.createCounter("submit_lock.request.refusals", {
     description: "Requests that a guard refused",
     unit: "{request}",
   });
 
+  /** How many locks of each prefix have an outage; one that began before is not counted. */
+  const outages = new Map<string, number>();
   const prefixes = new Set<string>();
   /** Starts a prefix's counters at 0: an alert on an increase would miss one that starts at 1. */
   const start = (keyPrefix: string): void => {
     if (prefixes.has(keyPrefix)) return;
     prefixes.add(keyPrefix);
     duplicates.add(0, { [KEY_PREFIX]: keyPrefix });
+    away.add(0, { [KEY_PREFIX]: keyPrefix });
     for (const code of codes) refusals.add(0, { [KEY_PREFIX]: keyPrefix, [CODE]: code });
     for (const reason of Object.keys(reasons))
       losses.add(0, { [KEY_PREFIX]: keyPrefix, [REASON]: reason });
@@ -234,6 +241,13 @@ function metricsOf(meter: Meter, locks: readonly ObservedLock[]): Listeners {
     "submit-lock:lost": ({ keyPrefix, outcome }) => {
       start(keyPrefix);
       losses.add(1, { [KEY_PREFIX]: keyPrefix, [REASON]: outcome });
+    },
+    "submit-lock:store": ({ keyPrefix, outcome }) => {
+      start(keyPrefix);
+      const before = outages.get(keyPrefix) ?? 0;
+      const now = Math.max(0, before + (outcome === "away" ? 1 : -1));
+      outages.set(keyPrefix, now);
+      away.add(now - before, { [KEY_PREFIX]: keyPrefix });
     },
     "submit-lock:refusal": ({ code, keyPrefix }) => {
       start(keyPrefix);

@@ -94,6 +94,7 @@ export const documentedMetrics: Readonly<Record<string, DocumentedMetric>> = {
     unit: "{request}",
     attributes: codes.map((code) => ({ "submit_lock.code": code })),
   },
+  "submit_lock.store.away": { kind: "gauge", unit: "{lock}", attributes: [{}] },
   "submit_lock.lease.count": { kind: "gauge", unit: "{lease}", attributes: [{}] },
   "submit_lock.attempt.count": { kind: "gauge", unit: "{attempt}", attributes: [{}] },
   "submit_lock.retirement.count": { kind: "gauge", unit: "{owner_id}", attributes: [{}] },

@@ -118,10 +118,11 @@ function change(
   Object.assign(store, { [method]: (request: AnyRequest) => handle(request, original) });
 }
 
-/** Not of retires, which end long after their orders, of refusals and of forgets. */
+/** Not of retires, which end long after their orders, of refusals, of outages and of forgets. */
 type Heard = Exclude<
   keyof SubmitLockChannels,
-  "submit-lock:retire" | "submit-lock:refusal" | "submit-lock:forget"
+  "submit-lock:retire" | "submit-lock:refusal" | "submit-lock:store" | "submit-lock:forget"
+>;
 >;
 
 const ofChannels: Record<Heard, Partial<Site>> = {
