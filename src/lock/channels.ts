@@ -54,7 +54,11 @@ export interface ReleaseMessage extends OfKey {
  */
 export type CompleteOutcome = "recorded" | "late" | "duplicate" | "expired" | "unconfirmed";
 
-/** Published on `submit-lock:complete` with the outcome of a complete. */
+/**
+ * Published on `submit-lock:complete` once for each complete, at its end: where it goes on in the
+ * background, up to `maxHoldMs` after its caller was told `unconfirmed`. So an `unconfirmed` message
+ * is about an answer that was given up.
+ */
 export interface CompleteMessage extends OfKey {
   readonly outcome: CompleteOutcome;
   /** The submission's 22 characters, as the order table and `submit-lock answers` have them. */
