@@ -2,6 +2,7 @@ import { AsyncResource } from "node:async_hooks";
 import { LockLostError, type LostReason } from "../errors.ts";
 import { performance } from "../time.ts";
 import { Timer } from "../timers.ts";
+import { warnOnce } from "../validation.ts";
 import { lostChannel } from "./channels.ts";
 import { Completing, type OnCompleted } from "./complete.ts";
 import { type AnswerToStore, encodeRecord, type RecordContent } from "./record.ts";
@@ -15,8 +16,11 @@ import {
   toLockError,
   write,
 } from "./runtime.ts";
-import type { OwnedReply } from "./store.ts";
+import type { OutliveRequest, OwnedReply } from "./store.ts";
 import { type LeaseClock, Validity } from "./validity.ts";
+
+/** How long, in ms, an order is seen that has outlived its lock and never ends. */
+const outlivedMs = 3_600_000;
 
 const explanations: Record<LostReason, string> = {
   expired: "it could not be extended in time",
@@ -56,6 +60,7 @@ export class HeldLease extends Timer {
   #aborter: AbortController | undefined;
   /** The context of the code that first asked for the signal: its listeners must run there. */
   #signalContext: AsyncResource | undefined;
+  #hasOutlived = false;
   /** Rule 19: the one retire of a lost lease, begun by the lease itself or by `release`. */
   #retired: Promise<Parameters<OnReleased>> | undefined;
 
@@ -123,6 +128,7 @@ export class HeldLease extends Timer {
     this.#unwatch();
     this.#isReleased = true;
     if (this.#lost !== undefined) {
+      this.#orderEnds();
       this.#retire(onReleased);
       return;
     }
@@ -157,8 +163,10 @@ export class HeldLease extends Timer {
       },
     );
     // Rule 15: a record does not need the lock: the answer of a lost lease is recorded, too.
-    if (isLost) this.#unwatch();
-    else this.runtime.active.done();
+    if (isLost) {
+      this.#unwatch();
+      this.#orderEnds();
+    } else this.runtime.active.done();
     this.#isReleased = true;
     // Rule 17: for at most so long, until the complete is answered.
     this.#extendUntil = now + patienceMs(this.command.times);
@@ -220,6 +228,7 @@ export class HeldLease extends Timer {
   override onDue(): void {
     if (this.#lost !== undefined) {
       this.#retire();
+      this.#outlive(this.#lost.reason);
       return;
     }
     const now = this.clock.now();
@@ -228,6 +237,35 @@ export class HeldLease extends Timer {
     else if (now >= notifyAt) this.#end(this.#endReason);
     else if (now >= extendAt) this.#extend(now);
     else this.#setTimer();
+  }
+
+  /** Rule 19: the lock has run out, and its order has not ended. */
+  #outlive(reason: LostReason): void {
+    const { clock, command, validity } = this;
+    if (reason === "max-hold") {
+      const { maxHoldMs } = command.times;
+      warnOnce(
+        "SUBMIT_LOCK_OUTLIVED",
+        `an order had not ended when its lock did, after maxHoldMs (${maxHoldMs} ms): the user's next order runs beside it. Hand lease.signal to what the order awaits, or set a maxHoldMs that is longer than the longest order. A handler may also hang: a promise that never settles, or an answer that is never sent`,
+      );
+    }
+    if (this.runtime.store.outlive === undefined) return;
+    this.#hasOutlived = true;
+    const endedAtMs = this.#storeTimeMs();
+    const takenAtMs = endedAtMs - Math.round(clock.now() - validity.startedAt);
+    this.#writeTrace({ reason, takenAtMs, endedAtMs }, outlivedMs);
+  }
+
+  #orderEnds(): void {
+    if (this.#hasOutlived) this.#writeTrace(undefined, 2 * patienceMs(this.command.times));
+    this.#hasOutlived = false;
+  }
+
+  /** Once, and for a person: no order waits for it, and a lost end is over with the hour. */
+  #writeTrace(trace: OutliveRequest["trace"], lifeMs: number): void {
+    const { command, runtime } = this;
+    const answer = () => {};
+    write(runtime.store, "outlive", { command, deadlineMs: undefined, trace, lifeMs, answer });
   }
 
   #extend(now: number): void {

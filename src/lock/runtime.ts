@@ -123,6 +123,12 @@ export class LockRuntime {
     this.timers.unref();
   }
 
+  /** A connection came up. */
+  connected(keyPrefix: string): void {
+    this.storeAnswers({ isCheck: false, keyPrefix });
+    for (const lease of this.watchdogs.armed()) lease.extendNow();
+  }
+
   /** The store has given no usable answer since `since`. */
   storeIsAway({ isCheck, keyPrefix }: CallerCommand, since: number, cause: Error): void {
     if (isCheck) return;
@@ -136,13 +142,13 @@ export class LockRuntime {
   }
 
   /**
-   * Call it while there is an outage: the store has answered. It may have for one of its nodes alone,
+   * The store has answered: call it in an outage, whose end it may be. The store may have for one of its nodes alone,
    * so the outage ends only where no attempt fails in the next 2 × `acquireTimeoutMs`: one that begins
    * now may fail after the first of them.
    */
   storeAnswers({ isCheck, keyPrefix }: Pick<CallerCommand, "isCheck" | "keyPrefix">): void {
-    if (isCheck || this.#back !== undefined) return;
-    const durationMs = performance.now() - (this.awaySince ?? 0);
+    if (isCheck || this.awaySince === undefined || this.#back !== undefined) return;
+    const durationMs = performance.now() - this.awaySince;
     const ended = () => {
       this.#back = undefined;
       this.awaySince = undefined;
@@ -191,7 +197,9 @@ export class InFlight {
 
 /** Hands a request to the store. A method that throws counts as one that answered `unknown`. */
 export function write<
-  Name extends "acquire" | "extend" | "release" | "complete" | "inspect" | "free" | "forget",
+  Name extends
+    | ("acquire" | "extend" | "release" | "complete" | "outlive")
+    | ("inspect" | "free" | "forget"),
 >(store: LockStore, method: Name, request: Parameters<NonNullable<LockStore[Name]>>[0]): void {
   try {
     (store as unknown as Record<Name, (request: LockRequest<never>) => void>)[method](request);

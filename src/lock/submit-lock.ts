@@ -68,12 +68,7 @@ export class SubmitLock {
     this.#keyOf = keyOf;
     this.#holder = holder;
     this.#runtime = new LockRuntime(store, times, seal);
-    this.#detach = store.attach(() => {
-      if (this.#runtime.awaySince !== undefined) {
-        this.#runtime.storeAnswers({ isCheck: false, keyPrefix });
-      }
-      for (const lease of this.#runtime.watchdogs.armed()) lease.extendNow();
-    });
+    this.#detach = store.attach(() => this.#runtime.connected(keyPrefix));
   }
 
   /** The user's key, such as `lock:submit:42`. @throws InvalidUserIdError, or as `keyOf` does */
@@ -223,9 +218,8 @@ export class SubmitLock {
    * Resolves if the lock can do its work: two throwaway locks are acquired, extended and released,
    * or with `submissions` completed. For boot and readiness checks. Publishes no message.
    *
-   * Three round trips, with two keys each, which are gone behind them. Where Redis is silent it
-   * rejects after `acquireTimeoutMs`. Every few seconds of each process is fine; the end of an outage
-   * is on `submit-lock:store` without it.
+   * Three round trips with two keys, fine every few seconds; rejects after `acquireTimeoutMs` without
+   * an answer. For the end of an outage, `submit-lock:store` asks nothing.
    *
    * @throws LockUnavailableError, LockMisconfiguredError or LockClosedError, as a rejection.
    */

@@ -68,7 +68,7 @@ const ofOptions: Record<Exclude<keyof Options, Settings | MoreSettings>, Site> =
 /** The methods of a store that an order needs. */
 type Written = Exclude<
   keyof LockStore,
-  "attach" | "inspect" | "free" | "forget" | "recordsProblem"
+  "attach" | "inspect" | "free" | "forget" | "outlive" | "recordsProblem"
 >;
 
 const ofStore: Record<Written, Partial<Site>> = {
@@ -122,7 +122,6 @@ function change(
 type Heard = Exclude<
   keyof SubmitLockChannels,
   "submit-lock:retire" | "submit-lock:refusal" | "submit-lock:store" | "submit-lock:forget"
->;
 >;
 
 const ofChannels: Record<Heard, Partial<Site>> = {
