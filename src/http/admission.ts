@@ -5,15 +5,15 @@ import { warnOnce } from "../validation.ts";
 import type { ResolvedGuardOptions } from "./options.ts";
 import type { AnswerFunction, Exchange, WantedAnswer } from "./port.ts";
 import type { ProblemCode, Replay } from "./public.ts";
+import { codeOf, prefersHtml, problemOf, type RefusalReason } from "./refusals.ts";
 import {
-  codeOf,
+  endLease,
+  findLease,
+  type HoldOptions,
   isTooLate,
-  prefersHtml,
-  problemOf,
   publishFailure,
-  type RefusalReason,
-} from "./refusals.ts";
-import { endLease, findLease, type HoldOptions, RequestLease } from "./request-lease.ts";
+  RequestLease,
+} from "./request-lease.ts";
 import { isReadable, listedHeaders } from "./stored-answer.ts";
 import { type IdentifiedSubmission, identify } from "./submission.ts";
 

@@ -1,6 +1,3 @@
-import { isSubmitLockError } from "../errors.ts";
-import { type RefusalMessage, refusalChannel } from "../lock/channels.ts";
-import type { Exchange } from "./port.ts";
 import type {
   Anonymous,
   Contended,
@@ -73,28 +70,6 @@ export function problemOf(
 export function codeOf(refusal: RefusalReason): ProblemCode {
   const [[, code]] = contentOf(refusal, false);
   return code;
-}
-
-/** The client has left, or the response is over: an answer would reach nobody. */
-export function isTooLate({ clientLeft, isAnswered }: Exchange): boolean {
-  return clientLeft || isAnswered;
-}
-
-/** Publishes the refusal of an error that has a code, which the framework's error handler sends. */
-export function publishFailure(
-  error: unknown,
-  exchange: Exchange,
-  about: Pick<RefusalMessage, "key" | "keyPrefix"> & { submission: { id: string } | undefined },
-): void {
-  if (!refusalChannel.hasSubscribers || !isSubmitLockError(error) || isTooLate(exchange)) return;
-  const code = error.headers?.["Submit-Lock-Code"];
-  if (code === undefined || !("status" in error)) return;
-  refusalChannel.publish({
-    ...about,
-    code,
-    status: error.status,
-    submission: about.submission?.id,
-  });
 }
 
 /** `Retry-After`, in seconds: few orders take longer than one, and 0 would invite a storm. */

@@ -1,11 +1,11 @@
 import { isSubmitLockError, type LockLostError } from "../errors.ts";
+import { type RefusalMessage, refusalChannel } from "../lock/channels.ts";
 import type { Lease } from "../lock/lease.ts";
 import type { AnswerToStore } from "../lock/record.ts";
 import { setTimeout } from "../time.ts";
 import { textOfThrown, warnOnce } from "../validation.ts";
 import type { ResolvedGuardOptions } from "./options.ts";
 import type { Capture, Exchange } from "./port.ts";
-import { publishFailure } from "./refusals.ts";
 import { hasLongHeaders, isStored } from "./stored-answer.ts";
 import { done, IdentifiedSubmission } from "./submission.ts";
 
@@ -198,4 +198,26 @@ export function warnIfHeldToMaxHold({ lease: { signal } }: RequestLease): void {
   };
   // Listens only once the client has left: making the signal costs time, and few requests need it.
   signal.addEventListener("abort", warn, { once: true });
+}
+
+/** The client has left, or the response is over: an answer would reach nobody. */
+export function isTooLate({ clientLeft, isAnswered }: Exchange): boolean {
+  return clientLeft || isAnswered;
+}
+
+/** Publishes the refusal of an error that has a code, which the framework's error handler sends. */
+export function publishFailure(
+  error: unknown,
+  exchange: Exchange,
+  about: Pick<RefusalMessage, "key" | "keyPrefix"> & { submission: { id: string } | undefined },
+): void {
+  if (!refusalChannel.hasSubscribers || !isSubmitLockError(error) || isTooLate(exchange)) return;
+  const code = error.headers?.["Submit-Lock-Code"];
+  if (code === undefined || !("status" in error)) return;
+  refusalChannel.publish({
+    ...about,
+    code,
+    status: error.status,
+    submission: about.submission?.id,
+  });
 }

@@ -1,13 +1,12 @@
 import { performance } from "../time.ts";
 import { Timer } from "../timers.ts";
 import { acquireChannel } from "./channels.ts";
-import { HeldLease } from "./held-lease.ts";
+import { HeldLease, LeaseClock } from "./held-lease.ts";
 import { closedAttempt, type SubmissionAttempt, UserLease } from "./lease.ts";
 import { completedOf } from "./record.ts";
 import { Releasing } from "./release.ts";
 import { type CallerCommand, type LockRuntime, publish, toLockError, write } from "./runtime.ts";
 import type { AcquireReply, AcquireRequest, Answered, NoAnswer } from "./store.ts";
-import { LeaseClock } from "./validity.ts";
 
 /** `holderId` is the owner id of a holder that is at work on the same submission. */
 export type OnEnd = (attempt: SubmissionAttempt, holderId: string | undefined) => void;

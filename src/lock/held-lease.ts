@@ -1,10 +1,10 @@
 import { AsyncResource } from "node:async_hooks";
 import { LockLostError, type LostReason } from "../errors.ts";
-import { performance } from "../time.ts";
+import { performance, wallClock } from "../time.ts";
 import { Timer } from "../timers.ts";
-import { warnOnce } from "../validation.ts";
 import { lostChannel } from "./channels.ts";
 import { Completing, type OnCompleted } from "./complete.ts";
+import { explanations, lookedAt, orderEnds, outlives } from "./lost-lease.ts";
 import { type AnswerToStore, encodeRecord, type RecordContent } from "./record.ts";
 import { type OnReleased, Releasing } from "./release.ts";
 import {
@@ -16,19 +16,62 @@ import {
   toLockError,
   write,
 } from "./runtime.ts";
-import type { OutliveRequest, OwnedReply } from "./store.ts";
-import { type LeaseClock, Validity } from "./validity.ts";
+import type { LockTimes, OwnedReply } from "./store.ts";
 
-/** How long, in ms, an order is seen that has outlived its lock and never ends. */
-const outlivedMs = 3_600_000;
+/**
+ * Rule 7: the time of one attempt and its lease, in ms: the larger of what the monotonic and the wall
+ * clock say since its start. While a machine sleeps, only its wall clock goes on, as Redis' does.
+ */
+export class LeaseClock {
+  readonly startedAt: number = performance.now();
+  /** One more, because `wallClock.now()` is rounded down: without a sleep the monotonic clock counts. */
+  readonly #wallOffset: number = wallClock.now() + 1 - this.startedAt;
 
-const explanations: Record<LostReason, string> = {
-  expired: "it could not be extended in time",
-  overtaken: "the key was gone or held another value",
-  freed: "a person has taken the lock away",
-  "max-hold": "it cannot be extended beyond maxHoldMs",
-  closed: "the lock was closed, and waited no longer",
-};
+  now(): number {
+    return Math.max(performance.now(), wallClock.now() - this.#wallOffset);
+  }
+}
+
+/** Rule 7: the times of one lease, all by its {@link LeaseClock}. */
+class Validity {
+  readonly startedAt: number;
+  readonly #times: LockTimes;
+  /** Before this time the key cannot have run out. */
+  validUntil = 0;
+  /** When the first of the extends without an answer was sent. */
+  silentSince: number | undefined;
+  /** When the next extend is due; ∞ if none is needed for the rest of `maxHoldMs`. */
+  extendAt = 0;
+  endsAt = 0;
+  /** When the holder is notified that the lease runs out: early enough to stop before `endsAt`. */
+  notifyAt = 0;
+
+  constructor(times: LockTimes, startedAt: number) {
+    this.#times = times;
+    this.startedAt = startedAt;
+    this.renewed(startedAt);
+  }
+
+  /** Answers may overtake each other. @param sentAt of the request that has renewed the key. */
+  renewed(sentAt: number): void {
+    const { maxHoldMs, ttlMs } = this.#times;
+    this.silentSince = undefined;
+    // Less 1 % for clocks of different speeds and 2 ms for the granularity of Redis' expiry, as in
+    // Redlock (https://redis.io/docs/latest/develop/use/patterns/distributed-locks/).
+    this.validUntil = Math.max(this.validUntil, sentAt + 0.99 * ttlMs - 2);
+    const isLast = maxHoldMs <= ttlMs || this.validUntil >= this.startedAt + maxHoldMs;
+    this.extendAt = isLast ? Number.POSITIVE_INFINITY : Math.max(this.extendAt, sentAt + ttlMs / 3);
+    this.endsAt = Math.min(this.validUntil, this.startedAt + maxHoldMs);
+    this.notifyAt = this.endsAt - Math.min(1_000, ttlMs / 10);
+  }
+
+  /** Plans the next extend for the case that this one stays without an answer. */
+  extendSent(sentAt: number): void {
+    const { commandTimeoutMs, ttlMs } = this.#times;
+    this.silentSince ??= sentAt;
+    this.extendAt = sentAt + Math.max(commandTimeoutMs, ttlMs / 15);
+  }
+}
 
 /**
  * A lease and its watchdog. Held until `release` or `complete` is called, or the lease is lost:
@@ -228,7 +271,9 @@ export class HeldLease extends Timer {
   override onDue(): void {
     if (this.#lost !== undefined) {
       this.#retire();
-      this.#outlive(this.#lost.reason);
+      this.#hasOutlived = true;
+      const heldMs = this.clock.now() - this.validity.startedAt;
+      outlives(this.runtime, this.command, this.#lost.reason, this.#storeTimeMs(), heldMs);
       return;
     }
     const now = this.clock.now();
@@ -239,33 +284,9 @@ export class HeldLease extends Timer {
     else this.#setTimer();
   }
 
-  /** Rule 19: the lock has run out, and its order has not ended. */
-  #outlive(reason: LostReason): void {
-    const { clock, command, validity } = this;
-    if (reason === "max-hold") {
-      const { maxHoldMs } = command.times;
-      warnOnce(
-        "SUBMIT_LOCK_OUTLIVED",
-        `an order had not ended when its lock did, after maxHoldMs (${maxHoldMs} ms): the user's next order runs beside it. Hand lease.signal to what the order awaits, or set a maxHoldMs that is longer than the longest order. A handler may also hang: a promise that never settles, or an answer that is never sent`,
-      );
-    }
-    if (this.runtime.store.outlive === undefined) return;
-    this.#hasOutlived = true;
-    const endedAtMs = this.#storeTimeMs();
-    const takenAtMs = endedAtMs - Math.round(clock.now() - validity.startedAt);
-    this.#writeTrace({ reason, takenAtMs, endedAtMs }, outlivedMs);
-  }
-
   #orderEnds(): void {
-    if (this.#hasOutlived) this.#writeTrace(undefined, 2 * patienceMs(this.command.times));
+    if (this.#hasOutlived) orderEnds(this.runtime, this.command);
     this.#hasOutlived = false;
-  }
-
-  /** Once, and for a person: no order waits for it, and a lost end is over with the hour. */
-  #writeTrace(trace: OutliveRequest["trace"], lifeMs: number): void {
-    const { command, runtime } = this;
-    const answer = () => {};
-    write(runtime.store, "outlive", { command, deadlineMs: undefined, trace, lifeMs, answer });
   }
 
   #extend(now: number): void {
@@ -311,26 +332,4 @@ export class HeldLease extends Timer {
     if (this.#isReleased) this.#unwatch();
     else this.lose(reason);
   }
-}
-
-/** Calls `look` before the signal says whether, or why, it is aborted. */
-function lookedAt(signal: AbortSignal, look: () => void): void {
-  const own = (name: "aborted" | "reason") => {
-    const get = Object.getOwnPropertyDescriptor(AbortSignal.prototype, name)?.get;
-    return {
-      configurable: true,
-      get: () => {
-        look();
-        return get?.call(signal);
-      },
-    };
-  };
-  const throwIfAborted = () => {
-    if (signal.aborted) throw signal.reason;
-  };
-  Object.defineProperties(signal, {
-    aborted: own("aborted"),
-    reason: own("reason"),
-    throwIfAborted: { configurable: true, value: throwIfAborted },
-  });
 }
