@@ -106,12 +106,11 @@ async function decide<Source, Args extends unknown[]>(
     return { kind: "run", held: outer, isOwner: false };
   }
 
-  const fail = (error: unknown, submission?: IdentifiedSubmission): never => {
-    publishFailure(error, exchange, { key, keyPrefix: lock.keyPrefix, submission });
-    throw error;
-  };
   const found =
-    idempotency && (await identify(idempotency, options, source, exchange, key).catch(fail));
+    idempotency &&
+    (await identify(idempotency, options, source, exchange, key).catch((error) =>
+      fail(options, exchange, error, key),
+    ));
   if (found !== undefined && "reason" in found) return refuse(options, exchange, found, key);
   if (isTooLate(exchange)) return gone;
 
@@ -163,7 +162,7 @@ async function decide<Source, Args extends unknown[]>(
       const { cause, isRepeat } = attempt;
       // A wrong password or permission is not an outage: an operator would not see it in a 503.
       if (isSubmitLockError(cause) && cause.code === "SUBMIT_LOCK_MISCONFIGURED") {
-        return fail(cause, submission);
+        return fail(options, exchange, cause, key, submission);
       }
       // A repeat must not run beside its first request, nor an order for a client that has left.
       if (options.onUnavailable === "proceed" && isRepeat !== true) {
@@ -172,6 +171,18 @@ async function decide<Source, Args extends unknown[]>(
       return refused({ reason: "unavailable", cause });
     }
   }
+}
+
+/** @throws the error, which the framework's error handler answers with its code. */
+function fail(
+  { lock: { keyPrefix } }: HoldOptions,
+  exchange: Exchange,
+  error: unknown,
+  key: string,
+  submission?: IdentifiedSubmission,
+): never {
+  publishFailure(error, exchange, { key, keyPrefix, submission });
+  throw error;
 }
 
 /** @throws InvalidOptionError for an option that only the outermost guard can keep. */
