@@ -97,7 +97,7 @@ export async function findLocks(
   const inspect = async (keys: readonly string[]) => {
     const fresh = new Set<string>();
     for (const key of keys) {
-      const user = userOf(lock, key) ?? outlivedUserOf(lock, key);
+      const user = outlivedUserOf(lock, key) ?? userOf(lock, key);
       if (user !== undefined && !users.has(user)) fresh.add(user);
       else if (user === undefined && !isRecord(lock, key)) strange.add(key);
     }

@@ -1,5 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, describe, expect, test, vi } from "vitest";
+import type { CliLock } from "../../src/cli/context.ts";
+import { outlivedUserOf } from "../../src/cli/scan.ts";
 import { RedisStore } from "../../src/index.ts";
 import type { OutliveRequest } from "../../src/lock/store.ts";
 import { runMain } from "../support/cli.ts";
@@ -103,6 +105,14 @@ describe("rule 19: the trace of an order that has outlived its lock", () => {
     const after = (await runMain(["show", user, ...onPrefix], env)).stdout;
     expect(after).toContain("does not keep the user out now");
   });
+});
+
+test("rule 19: a scan finds the user of a trace, whatever keyOf makes of the id", () => {
+  const plain = { keyPrefix: "shop:", keyFor: (user: string) => `shop:${user}` } as CliLock;
+  const keys = ["shop:a:b:{shop:a:b}:outlived", "shop:42:{app:shop:42}:outlived"];
+  expect(keys.map((key) => outlivedUserOf(plain, key))).toEqual(["a:b", "42"]);
+  expect(outlivedUserOf(plain, "shop:42:shop:42:outlived")).toBe("42");
+  expect(outlivedUserOf(plain, "shop:42:outlived")).toBe(undefined);
 });
 
 test("rule 19: an order at work beyond maxHoldMs is a process warning, once", async () => {
