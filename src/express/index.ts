@@ -203,7 +203,7 @@ async function run(
   if (passedOn) held.detached();
   else if (!isUnseen) held.finished();
   else {
-    // What has listeners may be at work: a stream, an emitter, the response itself.
+    // A value with listeners may be at work: a stream, an emitter, the response itself.
     if (value !== undefined && typeof Object(value).on !== "function") {
       warnOnce(
         "SUBMIT_LOCK_RETURNED_VALUE",

@@ -200,7 +200,7 @@ export function warnIfHeldToMaxHold({ lease: { signal } }: RequestLease): void {
   signal.addEventListener("abort", warn, { once: true });
 }
 
-/** The client has left, or the response is over: an answer would reach nobody. */
+/** The client has left, or the response is over: an answer would not be read. */
 export function isTooLate({ clientLeft, isAnswered }: Exchange): boolean {
   return clientLeft || isAnswered;
 }
