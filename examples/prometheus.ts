@@ -7,6 +7,14 @@ const prefix = "submit_lock_key_prefix";
 const outcome = "submit_lock_outcome";
 const roundTrip = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.5, 1, 2.5];
 
+/** Those of refusals. */
+const codes = [
+  ...["submit_anonymous", "submit_contended", "submit_unavailable", "submit_lock_lost"],
+  ...["idempotency_key_required", "idempotency_key_invalid", "idempotency_id_invalid"],
+  ...["idempotency_in_flight", "idempotency_answer_unavailable", "idempotency_conflict"],
+  "SUBMIT_LOCK_NO_FINGERPRINT",
+];
+
 function histogram(name: string, buckets: number[], ...labels: string[]): Histogram<string> {
   const labelNames = [prefix, ...labels];
   return new Histogram({ name: `submit_lock_${name}_seconds`, help: name, buckets, labelNames });
@@ -49,6 +57,9 @@ export function observe(lock: SubmitLock): void {
   const retire = histogram("retire_duration", [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 12], outcome);
   const losses = counter("lease_losses", "submit_lock_reason");
   const duplicates = counter("submission_duplicates");
+  const refusals = counter("request_refusals", "submit_lock_code");
+  const labelNames = [prefix];
+  const away = new Gauge({ name: "submit_lock_store_away", help: "store_away", labelNames });
 
   on("submit-lock:acquire", (message) => {
     const labels = { [prefix]: message.keyPrefix, [outcome]: message.outcome };
@@ -77,9 +88,19 @@ export function observe(lock: SubmitLock): void {
   on("submit-lock:lost", (message) => {
     losses.inc({ [prefix]: message.keyPrefix, submit_lock_reason: message.outcome });
   });
+  on("submit-lock:refusal", ({ code, keyPrefix }) => {
+    refusals.inc({ [prefix]: keyPrefix, submit_lock_code: code });
+  });
+  on("submit-lock:store", ({ keyPrefix, outcome: isNow }) => {
+    away.set({ [prefix]: keyPrefix }, isNow === "away" ? 1 : 0);
+  });
   on("submit-lock:duplicate", ({ keyPrefix }) => duplicates.inc({ [prefix]: keyPrefix }));
   // Zeros, so that an alert on an increase sees the first one.
   duplicates.inc({ [prefix]: lock.keyPrefix }, 0);
+  away.set({ [prefix]: lock.keyPrefix }, 0);
+  for (const submit_lock_code of codes) {
+    refusals.inc({ [prefix]: lock.keyPrefix, submit_lock_code }, 0);
+  }
   for (const submit_lock_reason of ["expired", "overtaken", "freed", "max-hold", "closed"]) {
     losses.inc({ [prefix]: lock.keyPrefix, submit_lock_reason }, 0);
   }

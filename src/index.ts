@@ -6,9 +6,11 @@ export type {
   DuplicateMessage,
   ForgetMessage,
   LostMessage,
+  RefusalMessage,
   ReleaseMessage,
   ReleaseOutcome,
   RetireMessage,
+  StoreMessage,
   SubmitLockChannels,
 } from "./lock/channels.ts";
 export type {

@@ -1,7 +1,8 @@
+import type { OutlivedOrder } from "../lock/store.ts";
 import { answerOf, redisOf } from "./connect.ts";
 import type { Arguments, CliLock, CliTarget, Context } from "./context.ts";
 import { CliError } from "./failure.ts";
-import { isRecord, type Scan, scanKeys, scanText, userOf } from "./scan.ts";
+import { isRecord, outlivedUserOf, type Scan, scanKeys, scanText, userOf } from "./scan.ts";
 import { type Found, lockStates, renewalsOf, stateOf } from "./show.ts";
 import {
   columns,
@@ -50,8 +51,11 @@ export async function list({ args, terminal, open }: Context): Promise<undefined
       ...(long.has(found) && { isLong: true }),
     }));
     const otherKeys = strange.length;
+    const outlived = scan.outlived
+      .slice(0, Number(limit))
+      .map(({ user, ...order }) => ({ ...(!args.has("no-ids") && { userId: user }), ...order }));
     const counts = { count: locks.length, otherKeys, keysLookedAt: looked, isComplete };
-    prefixes.push({ keyPrefix, locks: shown, ...counts, tookMs: Math.round(tookMs) });
+    prefixes.push({ keyPrefix, locks: shown, outlived, ...counts, tookMs: Math.round(tookMs) });
   }
   terminal.progress("");
   terminal.print(args.has("json") ? [json({ prefixes })] : lines);
@@ -66,6 +70,8 @@ function ageOf(found: Found): number {
 export interface Listed extends Scan {
   readonly keyPrefix: string;
   readonly locks: readonly { readonly user: string; readonly found: Found }[];
+  /** The orders that have outlived their locks. */
+  readonly outlived: readonly ({ readonly user: string } & OutlivedOrder)[];
   /** The keys under the prefix that are of no user id. */
   readonly strange: readonly string[];
 }
@@ -86,11 +92,12 @@ export async function findLocks(
   const users = new Set<string>();
   const strange = new Set<string>();
   const locks: { user: string; found: Found }[] = [];
+  const outlived: Listed["outlived"][number][] = [];
   // Between two SCANs, so that the budget bounds both, and what it allows is shown.
   const inspect = async (keys: readonly string[]) => {
     const fresh = new Set<string>();
     for (const key of keys) {
-      const user = userOf(lock, key);
+      const user = outlivedUserOf(lock, key) ?? userOf(lock, key);
       if (user !== undefined && !users.has(user)) fresh.add(user);
       else if (user === undefined && !isRecord(lock, key)) strange.add(key);
     }
@@ -100,6 +107,7 @@ export async function findLocks(
         users.add(user);
         const found = await answerOf(connection.address, lock.inspect(user));
         if (found.state !== "free") locks.push({ user, found });
+        if (found.outlived !== undefined) outlived.push({ user, ...found.outlived });
       });
       await Promise.all(inspections);
     }
@@ -107,7 +115,7 @@ export async function findLocks(
     return isFull ? `The scan stops at ${count(mostLocks)} locks` : undefined;
   };
   const scan = await scanKeys(connection, keyPrefix, budgetMs, inspect, progress);
-  return { ...scan, keyPrefix, locks, strange: [...strange] };
+  return { ...scan, keyPrefix, locks, outlived, strange: [...strange] };
 }
 
 /**
@@ -134,7 +142,7 @@ export function listText(
   args: Arguments,
   paint: Paint,
 ): string[] {
-  const { keyPrefix, locks, strange } = listed;
+  const { keyPrefix, locks, outlived, strange } = listed;
   const limit = Number(args.text("limit") ?? 100);
   const number = (state: string) => locks.filter(({ found }) => stateOf(found) === state).length;
   const numbers = lockStates.filter(number).map((state) => `${count(number(state))} ${state}`);
@@ -151,6 +159,12 @@ export function listText(
     lines.push(...table(locks.slice(0, limit), long, show, args.has("no-ids"), paint));
   }
   if (locks.length > limit) lines.push(`and ${count(locks.length - limit)} more (see --limit)`);
+  for (const { endedMs, holder, user } of outlived.slice(0, limit)) {
+    const whose = args.has("no-ids") ? "a user" : `user ${visibleUser(user)}`;
+    const at = `${visible(holder)}, ${duration(endedMs)} after its lock`;
+    const text = `The last order of ${whose} outlived its lock and may still be at work at ${at}`;
+    lines.push(paint("yellow", text));
+  }
   if (strange.length > 0) {
     const some = strange.slice(0, 5).map(visible).join(", ");
     const names = args.has("no-ids") ? "" : `: ${some}${strange.length > 5 ? ", …" : ""}`;

@@ -87,6 +87,12 @@ export function isRecord(lock: CliLock, key: string): boolean {
   return own !== undefined && userOf(lock, own) !== undefined;
 }
 
+/** The user of the trace of an order that has outlived its lock. */
+export function outlivedUserOf(lock: CliLock, key: string): string | undefined {
+  const [, own] = /^(.*):(?:\{.*\1\}|\1):outlived$/s.exec(key) ?? [];
+  return own === undefined ? undefined : userOf(lock, own);
+}
+
 /** The user id in a key; `undefined` for a key that `keyFor` never makes of an id that it shows. */
 export function userOf(lock: CliLock, key: string): string | undefined {
   for (const read of [decodeURIComponent, String]) {

@@ -1,4 +1,4 @@
-import type { HeldInspection, Inspection } from "../lock/store.ts";
+import type { HeldInspection, Inspection, OutlivedOrder } from "../lock/store.ts";
 import { longestCooldownMs, longestTtlMs } from "../validation.ts";
 import { answerOf, redisOf } from "./connect.ts";
 import type { Arguments, Context } from "./context.ts";
@@ -24,7 +24,9 @@ export async function show({ args, terminal, open }: Context): Promise<undefined
     const key = visible(connection.clientPrefix + lock.keyFor(args.user));
     terminal.print([
       terminal.paint("bold", `User ${user} is not locked (key ${key} in ${redisOf(connection)}).`),
-      "This lock does not keep the user out now. If orders still fail, look at the status and code that the shop answers.",
+      found.outlived === undefined
+        ? "This lock does not keep the user out now. If orders still fail, look at the status and code that the shop answers."
+        : outlivedText(found.outlived),
       `To see which answers are kept for the user: ${args.suggest("answers")}`,
     ]);
   } else {
@@ -49,7 +51,7 @@ function adviceOn(found: Found, args: Arguments): string[] {
     case "working":
       return [
         `Only if the handler looks at its signal: ${free("an order that hangs")}`,
-        `Safe with any handler: wait, or end ${processOf(found)}, with all other orders in it. Then free the lock, or let it run out, in ${longestWait(found)} at most. Look for the order and the payment before the customer orders again.`,
+        `Safe with any handler: wait, or end ${processOf(found.state === "held" ? found.holder : "")}, with all other orders in it. Then free the lock, or let it run out, in ${longestWait(found)} at most. Look for the order and the payment before the customer orders again.`,
       ];
     case "unknown":
       return [
@@ -66,9 +68,14 @@ function adviceOn(found: Found, args: Arguments): string[] {
   }
 }
 
-/** The process that holds the lock, by the `holder` of the lock: host and process id by default. */
-function processOf(found: Found): string {
-  const holder = found.state === "held" ? found.holder : "";
+/** No all-clear: whatever is at work there may still charge. */
+function outlivedText({ endedMs, holder, reason }: OutlivedOrder): string {
+  const whose = processOf(visible(holder));
+  return `Its last order outlived its lock, which ended ${duration(endedMs)} ago (${reason}), and may still be at work in ${whose}: the next order runs beside it. Look for the order and the payment. Safe: wait until this line is gone, or end that process, with all other orders in it.`;
+}
+
+/** The process of a `holder`: host and process id by default. */
+function processOf(holder: string): string {
   const [, host, pid] = /^(.+):(\d+)$/.exec(holder) ?? [];
   if (host !== undefined) return `process ${pid} on ${host}`;
   return holder === "" ? "its process" : `the process ${holder}`;
@@ -113,6 +120,7 @@ export function describeLock(user: string, found: Found): string[] {
   const isOfValue = found.state === "foreign" && found.expiresInMs === Number.POSITIVE_INFINITY;
   const alone = isOfValue ? ", which a newer lock without an expiry may have as well" : "";
   lines.push(`  id       ${found.id}${alone}`);
+  if (found.outlived !== undefined) lines.push(outlivedText(found.outlived));
   if ("clockSetBack" in found) {
     const most = { held: "", freed: longestTtlMs, cooldown: longestCooldownMs }[found.state];
     const ms = typeof most === "number" ? duration(most) : "ttlMs, 10 s by default";

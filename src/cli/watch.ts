@@ -2,7 +2,7 @@ import type { Inspection } from "../lock/store.ts";
 import { performance, sleep } from "../time.ts";
 import { answerOf } from "./connect.ts";
 import type { Context } from "./context.ts";
-import { clock, duration, json, visibleTexts } from "./terminal.ts";
+import { clock, duration, json, visible, visibleTexts } from "./terminal.ts";
 
 const everyMs = 200;
 
@@ -31,6 +31,9 @@ export async function watch({ args, terminal, open }: Context): Promise<undefine
 export function changeOf(before: Inspection | undefined, now: Inspection): string | undefined {
   const idOf = (found?: Inspection) => found !== undefined && "id" in found && found.id;
   const isSame = before?.state === now.state && idOf(before) === idOf(now);
+  const outlives = now.outlived !== undefined;
+  if (isSame && outlives !== (before.outlived !== undefined))
+    return outlives ? "outlived" : "ended";
   if (now.state !== "held") return isSame ? undefined : now.state;
   if (!isSame || before.state !== "held") return "taken";
   return (now.renewedMs ?? 0) < (before.renewedMs ?? 0) ? "renewed" : undefined;
@@ -38,8 +41,12 @@ export function changeOf(before: Inspection | undefined, now: Inspection): strin
 
 export function watchLine(at: Date, change: string, now: Inspection, before?: Inspection): string {
   const ms = String(at.getMilliseconds()).padStart(3, "0");
-  const detail = change === "renewed" ? "" : detailOf(now, before);
-  return `${clock(at)}.${ms} ${change.padEnd(8)} ${detail}`.trimEnd();
+  const detail = { renewed: "", ended: "its last order" }[change] ?? detailOf(now, before);
+  const { endedMs = 0, holder = "" } = now.outlived ?? {};
+  const outlived = `its last order outlived its lock, which ended ${duration(endedMs)} ago, and may still be at work at ${visible(holder)}`;
+  const parts = now.outlived === undefined ? [detail] : [detail, outlived];
+  const whole = parts.filter((part) => part !== "").join("; ");
+  return `${clock(at)}.${ms} ${change.padEnd(8)} ${whole}`.trimEnd();
 }
 
 function detailOf(now: Inspection, before?: Inspection): string {

@@ -10,7 +10,7 @@ import type { Lease } from "../lock/lease.ts";
 import { ResponseCapture } from "../node/capture.ts";
 import { NodeExchange } from "../node/exchange.ts";
 import { contentAdapter, type RequestContent } from "../node/payload.ts";
-import { invalidOption, textOfThrown } from "../validation.ts";
+import { invalidOption, textOfThrown, warnOnce } from "../validation.ts";
 
 export type * from "../http/public.ts";
 
@@ -174,18 +174,19 @@ async function run(
 ): Promise<void> {
   let passedOn = false;
   let isPromise = false;
+  let value: unknown;
   // After next(), later handlers go on unseen; after next(error), the answer is not the handler's.
   const forward: Next = (error) => {
     if (goesOn(error)) passedOn = true;
-    else held.failed();
+    else held.failed(error);
     next(error);
   };
   try {
     const returned = handler(forward) as PromiseLike<unknown> | undefined;
     isPromise = typeof returned?.then === "function";
-    if (isPromise) await returned;
+    if (isPromise) value = await returned;
   } catch (error) {
-    held.failed();
+    held.failed(error);
     try {
       // First: for a client that has left, the end of the work is the end, and those who wait get this.
       fail(error, next);
@@ -201,7 +202,16 @@ async function run(
   const isUnseen = !isPromise || !(res.headersSent || isAnswered || clientLeft);
   if (passedOn) held.detached();
   else if (!isUnseen) held.finished();
-  else held.detached(warnIfHeldToMaxHold);
+  else {
+    // A value with listeners may be at work: a stream, an emitter, the response itself.
+    if (value !== undefined && typeof Object(value).on !== "function") {
+      warnOnce(
+        "SUBMIT_LOCK_RETURNED_VALUE",
+        "a handler returned a value and answered nothing. Express sends no returned value, so the client waits, and its user is locked out for maxHoldMs. Send it, such as by res.json(value)",
+      );
+    }
+    held.detached(warnIfHeldToMaxHold);
+  }
 }
 
 /** Headers that were set before stay, such as those of CORS. */

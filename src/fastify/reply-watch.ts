@@ -130,6 +130,7 @@ export class ReplyWatch implements Capture {
       return hasSent && value === undefined ? reply : value;
     } catch (error) {
       this.failed();
+      held.failed(error);
       // A handler without a promise may have started work before it threw.
       if (!isPromise) held.detached();
       // For a client that has left, the end of the work is the end, and the error handler is next.
@@ -146,7 +147,10 @@ export class ReplyWatch implements Capture {
 
   /** Only the first payload counts: Fastify ignores those behind it. */
   #says(payload: unknown): void {
-    if (payload instanceof Error && !this.#hasSaid) this.failed();
+    if (payload instanceof Error && !this.#hasSaid) {
+      this.failed();
+      this.#held.failed(payload);
+    }
     if (this.#hasSaid || this.#reply.sent || this.#hasFailed) return;
     this.#hasSaid = true;
     const { status = this.#reply.statusCode } = payload instanceof Response ? payload : {};

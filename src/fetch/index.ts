@@ -136,15 +136,15 @@ export function submitGuard<Req extends Request = Request>(
       exchange.end();
       held.finished();
     };
-    const unanswered = () => {
-      if (!exchange.isAnswered) held.failed();
+    const unanswered = (error?: unknown) => {
+      if (!exchange.isAnswered) held.failed(error);
       ended();
     };
     let response: Response;
     try {
       response = await handler(request, ...rest);
     } catch (error) {
-      unanswered();
+      unanswered(error);
       throw error;
     }
     if (!isOwner) {

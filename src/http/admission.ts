@@ -1,12 +1,19 @@
 import { InvalidOptionError, isSubmitLockError } from "../errors.ts";
-import { publishReplay } from "../lock/channels.ts";
+import { refusalChannel, replayChannel } from "../lock/channels.ts";
 import type { RepeatAttempt } from "../lock/repeats.ts";
 import { warnOnce } from "../validation.ts";
 import type { ResolvedGuardOptions } from "./options.ts";
 import type { AnswerFunction, Exchange, WantedAnswer } from "./port.ts";
 import type { ProblemCode, Replay } from "./public.ts";
 import { codeOf, prefersHtml, problemOf, type RefusalReason } from "./refusals.ts";
-import { endLease, findLease, type HoldOptions, RequestLease } from "./request-lease.ts";
+import {
+  endLease,
+  findLease,
+  type HoldOptions,
+  isTooLate,
+  publishFailure,
+  RequestLease,
+} from "./request-lease.ts";
 import { isReadable, listedHeaders } from "./stored-answer.ts";
 import { type IdentifiedSubmission, identify } from "./submission.ts";
 
@@ -70,10 +77,6 @@ function isPreflight(exchange: Exchange): boolean {
   return names.every((name) => exchange.header(name) !== undefined);
 }
 
-function isTooLate({ clientLeft, isAnswered }: Exchange): boolean {
-  return clientLeft || isAnswered;
-}
-
 async function decide<Source, Args extends unknown[]>(
   options: ResolvedGuardOptions<Source, Args>,
   source: Source,
@@ -103,12 +106,16 @@ async function decide<Source, Args extends unknown[]>(
     return { kind: "run", held: outer, isOwner: false };
   }
 
-  const found = idempotency && (await identify(idempotency, options, source, exchange, key));
-  if (found !== undefined && "reason" in found) return refuse(options, exchange, found);
+  const found =
+    idempotency &&
+    (await identify(idempotency, options, source, exchange, key).catch((error) =>
+      fail(options, exchange, error, key),
+    ));
+  if (found !== undefined && "reason" in found) return refuse(options, exchange, found, key);
   if (isTooLate(exchange)) return gone;
 
   const { asked, submission } = found ?? {};
-  const refused = (why: RefusalReason) => refuse(options, exchange, why, submission);
+  const refused = (why: RefusalReason) => refuse(options, exchange, why, key, submission);
   const attempt: RepeatAttempt =
     asked === undefined
       ? await lock.acquire(userId)
@@ -132,8 +139,11 @@ async function decide<Source, Args extends unknown[]>(
       const isTold = attempt.outcome === "told";
       const replay = replayOf(options, attempt, exchange, isTold);
       if (replay !== undefined) {
-        const { id, source } = submission ?? {};
-        publishReplay({ key, submission: id, ageMs, isTold, source: source ?? "key" });
+        if (replayChannel.hasSubscribers) {
+          const { keyPrefix } = lock;
+          const { id, source = "key" } = submission ?? {};
+          replayChannel.publish({ key, keyPrefix, submission: id, ageMs, isTold, source });
+        }
         const answer = options.onReplay ?? options.replay;
         return { kind: "answer", answer: (...args) => answer(...args, replay) };
       }
@@ -151,7 +161,9 @@ async function decide<Source, Args extends unknown[]>(
     case "unavailable": {
       const { cause, isRepeat } = attempt;
       // A wrong password or permission is not an outage: an operator would not see it in a 503.
-      if (isSubmitLockError(cause) && cause.code === "SUBMIT_LOCK_MISCONFIGURED") throw cause;
+      if (isSubmitLockError(cause) && cause.code === "SUBMIT_LOCK_MISCONFIGURED") {
+        return fail(options, exchange, cause, key, submission);
+      }
       // A repeat must not run beside its first request, nor an order for a client that has left.
       if (options.onUnavailable === "proceed" && isRepeat !== true) {
         return isTooLate(exchange) ? gone : { kind: "unlocked", submission };
@@ -159,6 +171,18 @@ async function decide<Source, Args extends unknown[]>(
       return refused({ reason: "unavailable", cause });
     }
   }
+}
+
+/** @throws the error, which the framework's error handler answers with its code. */
+function fail(
+  { lock: { keyPrefix } }: HoldOptions,
+  exchange: Exchange,
+  error: unknown,
+  key: string,
+  submission?: IdentifiedSubmission,
+): never {
+  publishFailure(error, exchange, { key, keyPrefix, submission });
+  throw error;
 }
 
 /** @throws InvalidOptionError for an option that only the outermost guard can keep. */
@@ -195,6 +219,7 @@ function refuse<Source, Args extends unknown[]>(
   options: ResolvedGuardOptions<Source, Args>,
   exchange: Exchange,
   why: RefusalReason,
+  key?: string,
   submission?: IdentifiedSubmission,
 ): Admission<Args> {
   const choice = options[optionFor[why.reason]];
@@ -209,6 +234,11 @@ function refuse<Source, Args extends unknown[]>(
     // Made when it is called: never for a client that has left before.
     const prefersPage = prefersHtml(exchange.header("accept"));
     const problem = problemOf(why, { docs, isDerived, prefersPage });
+    if (refusalChannel.hasSubscribers) {
+      const { code, status } = problem;
+      const { keyPrefix } = options.lock;
+      refusalChannel.publish({ code, status, submission: submission?.id, key, keyPrefix });
+    }
     return respond(...args, { ...why, problem } as never);
   };
   return { kind: "answer", code: codeOf(why), answer };

@@ -24,7 +24,10 @@ import type {
 import { resolveStoredHeaders } from "./stored-answer.ts";
 
 /** A `SubmitLock` of any copy of the package, by the members that a guard calls. */
-type GuardLock = Pick<SubmitLock, "acquire" | "acquireOrWait" | "keyFor" | "requireRecords">;
+type GuardLock = Pick<
+  SubmitLock,
+  "acquire" | "acquireOrWait" | "keyFor" | "keyPrefix" | "requireRecords"
+>;
 
 /** No user: the submission is anonymous. */
 type NoUser = undefined | null | "";

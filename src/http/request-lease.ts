@@ -1,4 +1,5 @@
-import type { LockLostError } from "../errors.ts";
+import { isSubmitLockError, type LockLostError } from "../errors.ts";
+import { type RefusalMessage, refusalChannel } from "../lock/channels.ts";
 import type { Lease } from "../lock/lease.ts";
 import type { AnswerToStore } from "../lock/record.ts";
 import { setTimeout } from "../time.ts";
@@ -8,7 +9,10 @@ import type { Capture, Exchange } from "./port.ts";
 import { hasLongHeaders, isStored } from "./stored-answer.ts";
 import { done, IdentifiedSubmission } from "./submission.ts";
 
-export type HoldOptions = Pick<ResolvedGuardOptions<never, never>, "cooldownMs" | "idempotency">;
+export type HoldOptions = Pick<
+  ResolvedGuardOptions<never, never>,
+  "cooldownMs" | "idempotency" | "lock"
+>;
 
 /**
  * The lease of one request. It ends once, when the work is done and the response is over. While work
@@ -24,6 +28,8 @@ export class RequestLease {
   /** Pieces of work that have begun and not returned. */
   #running = 0;
   #isFinished = false;
+  /** Its loss was published as a refusal: the error may pass here twice. */
+  #hasRefused = false;
   #onAbandoned: ((held: RequestLease) => void) | undefined;
 
   constructor(
@@ -49,8 +55,14 @@ export class RequestLease {
     this.#running++;
   }
 
-  failed(): void {
+  /** @param error what the work has thrown, or has passed to the error handler. */
+  failed(error?: unknown): void {
     this.#capture?.failed();
+    if (this.#hasRefused || !isSubmitLockError(error) || error.code !== "SUBMIT_LOCK_LOST") return;
+    this.#hasRefused = true;
+    const { exchange, lease, options, submission } = this;
+    const { keyPrefix } = options.lock;
+    publishFailure(error, exchange, { key: lease.key, keyPrefix, submission });
   }
 
   /** A piece of work has returned, and no part of it goes on. */
@@ -186,4 +198,26 @@ export function warnIfHeldToMaxHold({ lease: { signal } }: RequestLease): void {
   };
   // Listens only once the client has left: making the signal costs time, and few requests need it.
   signal.addEventListener("abort", warn, { once: true });
+}
+
+/** The client has left, or the response is over: an answer would not be read. */
+export function isTooLate({ clientLeft, isAnswered }: Exchange): boolean {
+  return clientLeft || isAnswered;
+}
+
+/** Publishes the refusal of an error that has a code, which the framework's error handler sends. */
+export function publishFailure(
+  error: unknown,
+  exchange: Exchange,
+  about: Pick<RefusalMessage, "key" | "keyPrefix"> & { submission: { id: string } | undefined },
+): void {
+  if (!refusalChannel.hasSubscribers || !isSubmitLockError(error) || isTooLate(exchange)) return;
+  const code = error.headers?.["Submit-Lock-Code"];
+  if (code === undefined || !("status" in error)) return;
+  refusalChannel.publish({
+    ...about,
+    code,
+    status: error.status,
+    submission: about.submission?.id,
+  });
 }

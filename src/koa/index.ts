@@ -82,7 +82,7 @@ export function submitGuard<Ctx extends AnyContext = Context>(
         await next();
         capture?.settled();
       } catch (error) {
-        held.failed();
+        held.failed(error);
         throw error;
       } finally {
         watch(ctx, bodies, held, capture);

@@ -167,6 +167,11 @@ export class Acquiring extends Timer {
   #end(attempt: SubmissionAttempt, { isHeld = false } = {}): void {
     this.#ended = true;
     this.#runtime.timers.clear(this);
+    if (attempt.outcome !== "unavailable") {
+      if (this.#runtime.awaySince !== undefined) this.#runtime.storeAnswers(this.#command);
+    } else if (!isHeld) {
+      this.#runtime.storeIsAway(this.#command, this.#clock.startedAt, attempt.cause);
+    }
     if (acquireChannel.hasSubscribers) {
       const { outcome } = attempt;
       publish(acquireChannel, this.#command, {

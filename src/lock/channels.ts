@@ -54,7 +54,11 @@ export interface ReleaseMessage extends OfKey {
  */
 export type CompleteOutcome = "recorded" | "late" | "duplicate" | "expired" | "unconfirmed";
 
-/** Published on `submit-lock:complete` with the outcome of a complete. */
+/**
+ * Published on `submit-lock:complete` once for each complete, at its end: where it goes on in the
+ * background, up to `maxHoldMs` after its caller was told `unconfirmed`. So an `unconfirmed` message
+ * is about an answer that was given up.
+ */
 export interface CompleteMessage extends OfKey {
   readonly outcome: CompleteOutcome;
   /** The submission's 22 characters, as the order table and `submit-lock answers` have them. */
@@ -101,9 +105,8 @@ export interface RetireMessage extends OfKey {
   readonly durationMs: number;
 }
 
-/** Published on `submit-lock:replay` when a guard answers from a record. */
-export interface ReplayMessage {
-  readonly key: string;
+/** Published on `submit-lock:replay` when a guard repeats an answer, kept or told. */
+export interface ReplayMessage extends OfKey {
   /** The submission's 22 characters: equal in the message of the complete that is repeated. */
   readonly submission: string | undefined;
   /** How long ago the submission was completed, in milliseconds. */
@@ -112,6 +115,36 @@ export interface ReplayMessage {
   readonly isTold: boolean;
   /** The id's origin: the `Idempotency-Key` header, or the option `submissionId` (`derived`). */
   readonly source: "key" | "derived";
+}
+
+/** Published on `submit-lock:store` when an outage of the store begins for a lock, and when it ends. */
+export interface StoreMessage {
+  /**
+   * `away`: an attempt is unavailable, or a lease was not extended for `acquireTimeoutMs`. `back`:
+   * the store has answered, and no attempt was unavailable in the 2 × `acquireTimeoutMs` after that.
+   */
+  readonly outcome: "away" | "back";
+  /** `away`: since the first request without an answer was sent. `back`: how long it was away. */
+  readonly durationMs: number;
+  readonly keyPrefix: string;
+  /** Away: why. */
+  readonly cause: Error | undefined;
+}
+
+/**
+ * Published on `submit-lock:refusal` when a guard refuses a request whose client waits, also where
+ * the application's error handler answers. Never for one that was answered, run or repeated.
+ */
+export interface RefusalMessage {
+  /** As in the header `Submit-Lock-Code`. */
+  readonly code: string;
+  /** The status of the guard's own answer; a function such as `onContended` may send another. */
+  readonly status: number;
+  /** The submission's 22 characters, where it has an id. */
+  readonly submission: string | undefined;
+  /** `undefined` without a user. */
+  readonly key: string | undefined;
+  readonly keyPrefix: string;
 }
 
 /** The names of a lock's channels in `node:diagnostics_channel`, with their messages' types. */
@@ -123,6 +156,9 @@ export interface SubmitLockChannels {
   "submit-lock:complete": CompleteMessage;
   "submit-lock:duplicate": DuplicateMessage;
   "submit-lock:forget": ForgetMessage;
+  "submit-lock:store": StoreMessage;
+  "submit-lock:replay": ReplayMessage;
+  "submit-lock:refusal": RefusalMessage;
 }
 
 /** A channel that knows the type of its messages. */
@@ -135,15 +171,12 @@ export const retireChannel: ChannelOf<RetireMessage> = channel("submit-lock:reti
 export const completeChannel: ChannelOf<CompleteMessage> = channel("submit-lock:complete");
 export const duplicateChannel: ChannelOf<DuplicateMessage> = channel("submit-lock:duplicate");
 export const forgetChannel: ChannelOf<ForgetMessage> = channel("submit-lock:forget");
-const replayChannel: Channel = channel("submit-lock:replay");
+export const storeChannel: ChannelOf<StoreMessage> = channel("submit-lock:store");
+export const replayChannel: ChannelOf<ReplayMessage> = channel("submit-lock:replay");
+export const refusalChannel: ChannelOf<RefusalMessage> = channel("submit-lock:refusal");
 
 /** The channels whose messages are published in the context of the code that asked for the lock. */
 export const lockChannels: readonly Channel[] = [
   ...[acquireChannel, releaseChannel, lostChannel],
   ...[retireChannel, completeChannel, duplicateChannel, forgetChannel],
 ];
-
-/** Publishes in the current asynchronous context: a guard answers in that of its own request. */
-export function publishReplay(message: ReplayMessage): void {
-  if (replayChannel.hasSubscribers) replayChannel.publish(message);
-}

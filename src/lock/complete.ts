@@ -1,7 +1,12 @@
 import { InvalidOptionError, LockClosedError } from "../errors.ts";
 import { performance } from "../time.ts";
 import { notARecord, ownError } from "../validation.ts";
-import { type CompleteOutcome, completeChannel, duplicateChannel } from "./channels.ts";
+import {
+  type CompleteMessage,
+  type CompleteOutcome,
+  completeChannel,
+  duplicateChannel,
+} from "./channels.ts";
 import { encodeRecord, type RecordContent } from "./record.ts";
 import { type OnReport, Releasing, UntilAnswered } from "./release.ts";
 import { type CallerCommand, type LockRuntime, patienceMs, publish } from "./runtime.ts";
@@ -28,6 +33,7 @@ export class Completing extends UntilAnswered<CompleteRequest, CompleteReply, Co
   readonly #record: RecordBytes;
   readonly #expiresAtMs: number;
   readonly #cooldownUntilMs: number;
+  readonly #told: Pick<CompleteMessage, "submission" | "heldMs" | "length" | "bodyDropped">;
 
   constructor(
     runtime: LockRuntime,
@@ -53,15 +59,8 @@ export class Completing extends UntilAnswered<CompleteRequest, CompleteReply, Co
     const reportMs = patienceMs(times);
     const giveUpMs = Math.max(reportMs, times.maxHoldMs);
     const { completeTimers } = runtime;
-    super(runtime, command, "complete", completeTimers, reportMs, giveUpMs, (outcome, cause) => {
-      if (completeChannel.hasSubscribers) {
-        const durationMs = performance.now() - this.startedAt;
-        const message = { outcome, durationMs, heldMs, bodyDropped, cause };
-        const { length } = record;
-        publish(completeChannel, command, { ...message, submission: identity?.id, length });
-      }
-      onCompleted(outcome, cause);
-    });
+    super(runtime, command, "complete", completeTimers, reportMs, giveUpMs, onCompleted);
+    this.#told = { submission: identity?.id, heldMs, length: record.length, bodyDropped };
     this.#record = record;
     this.#expiresAtMs = storeTimeMs + retainMs;
     this.#cooldownUntilMs = cooldownMs === 0 ? 0 : storeTimeMs + cooldownMs;
@@ -110,6 +109,12 @@ export class Completing extends UntilAnswered<CompleteRequest, CompleteReply, Co
     this.hasEnded = true;
     this.runtime.completeTimers.clear(this);
     this.runtime.pendingRecordLength -= this.#record.length;
+    // Once, and only now: the caller may have been told `unconfirmed` long before.
+    if (completeChannel.hasSubscribers) {
+      const durationMs = performance.now() - this.startedAt;
+      const cause = outcome === "unconfirmed" ? this.failure(closed) : undefined;
+      publish(completeChannel, this.command, { ...this.#told, outcome, durationMs, cause });
+    }
     this.report(outcome, closed);
     this.runtime.completes.done();
   }

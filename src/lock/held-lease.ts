@@ -4,9 +4,18 @@ import { performance, wallClock } from "../time.ts";
 import { Timer } from "../timers.ts";
 import { lostChannel } from "./channels.ts";
 import { Completing, type OnCompleted } from "./complete.ts";
+import { explanations, lookedAt, orderEnds, outlives } from "./lost-lease.ts";
 import { type AnswerToStore, encodeRecord, type RecordContent } from "./record.ts";
 import { type OnReleased, Releasing } from "./release.ts";
-import { type CallerCommand, type LockRuntime, patienceMs, publish, write } from "./runtime.ts";
+import {
+  type CallerCommand,
+  isNoAnswer,
+  type LockRuntime,
+  patienceMs,
+  publish,
+  toLockError,
+  write,
+} from "./runtime.ts";
 import type { LockTimes, OwnedReply } from "./store.ts";
 
 /**
@@ -29,6 +38,8 @@ class Validity {
   readonly #times: LockTimes;
   /** Before this time the key cannot have run out. */
   validUntil = 0;
+  /** When the first of the extends without an answer was sent. */
+  silentSince: number | undefined;
   /** When the next extend is due; ∞ if none is needed for the rest of `maxHoldMs`. */
   extendAt = 0;
   endsAt = 0;
@@ -44,6 +55,7 @@ class Validity {
   /** Answers may overtake each other. @param sentAt of the request that has renewed the key. */
   renewed(sentAt: number): void {
     const { maxHoldMs, ttlMs } = this.#times;
+    this.silentSince = undefined;
     // Less 1 % for clocks of different speeds and 2 ms for the granularity of Redis' expiry, as in
     // Redlock (https://redis.io/docs/latest/develop/use/patterns/distributed-locks/).
     this.validUntil = Math.max(this.validUntil, sentAt + 0.99 * ttlMs - 2);
@@ -56,17 +68,10 @@ class Validity {
   /** Plans the next extend for the case that this one stays without an answer. */
   extendSent(sentAt: number): void {
     const { commandTimeoutMs, ttlMs } = this.#times;
+    this.silentSince ??= sentAt;
     this.extendAt = sentAt + Math.max(commandTimeoutMs, ttlMs / 15);
   }
 }
-
-const explanations: Record<LostReason, string> = {
-  expired: "it could not be extended in time",
-  overtaken: "the key was gone or held another value",
-  freed: "a person has taken the lock away",
-  "max-hold": "it cannot be extended beyond maxHoldMs",
-  closed: "the lock was closed, and waited no longer",
-};
 
 /**
  * A lease and its watchdog. Held until `release` or `complete` is called, or the lease is lost:
@@ -98,6 +103,7 @@ export class HeldLease extends Timer {
   #aborter: AbortController | undefined;
   /** The context of the code that first asked for the signal: its listeners must run there. */
   #signalContext: AsyncResource | undefined;
+  #hasOutlived = false;
   /** Rule 19: the one retire of a lost lease, begun by the lease itself or by `release`. */
   #retired: Promise<Parameters<OnReleased>> | undefined;
 
@@ -165,6 +171,7 @@ export class HeldLease extends Timer {
     this.#unwatch();
     this.#isReleased = true;
     if (this.#lost !== undefined) {
+      this.#orderEnds();
       this.#retire(onReleased);
       return;
     }
@@ -199,8 +206,10 @@ export class HeldLease extends Timer {
       },
     );
     // Rule 15: a record does not need the lock: the answer of a lost lease is recorded, too.
-    if (isLost) this.#unwatch();
-    else this.runtime.active.done();
+    if (isLost) {
+      this.#unwatch();
+      this.#orderEnds();
+    } else this.runtime.active.done();
     this.#isReleased = true;
     // Rule 17: for at most so long, until the complete is answered.
     this.#extendUntil = now + patienceMs(this.command.times);
@@ -262,6 +271,9 @@ export class HeldLease extends Timer {
   override onDue(): void {
     if (this.#lost !== undefined) {
       this.#retire();
+      this.#hasOutlived = true;
+      const heldMs = this.clock.now() - this.validity.startedAt;
+      outlives(this.runtime, this.command, this.#lost.reason, this.#storeTimeMs(), heldMs);
       return;
     }
     const now = this.clock.now();
@@ -272,7 +284,18 @@ export class HeldLease extends Timer {
     else this.#setTimer();
   }
 
+  #orderEnds(): void {
+    if (this.#hasOutlived) orderEnds(this.runtime, this.command);
+    this.#hasOutlived = false;
+  }
+
   #extend(now: number): void {
+    const { silentSince = now } = this.validity;
+    const silentMs = now - silentSince;
+    if (silentMs >= this.command.times.acquireTimeoutMs) {
+      const cause = toLockError(undefined, Math.round(silentMs));
+      this.runtime.storeIsAway(this.command, performance.now() - silentMs, cause);
+    }
     this.validity.extendSent(now);
     // The timer is set before the send, because a store may answer at once.
     this.#setTimer();
@@ -283,7 +306,11 @@ export class HeldLease extends Timer {
     });
   }
 
-  #extended({ kind }: OwnedReply, sentAt: number): void {
+  #extended(reply: OwnedReply, sentAt: number): void {
+    const { kind } = reply;
+    if (this.runtime.awaySince !== undefined && !isNoAnswer(reply)) {
+      this.runtime.storeAnswers(this.command);
+    }
     // After `release` or a loss an answer counts no longer: the key may have been deleted by us.
     if (!this.#isWatched) return;
     if (kind === "freed") this.#end("freed");
@@ -305,26 +332,4 @@ export class HeldLease extends Timer {
     if (this.#isReleased) this.#unwatch();
     else this.lose(reason);
   }
-}
-
-/** Calls `look` before the signal says whether, or why, it is aborted. */
-function lookedAt(signal: AbortSignal, look: () => void): void {
-  const own = (name: "aborted" | "reason") => {
-    const get = Object.getOwnPropertyDescriptor(AbortSignal.prototype, name)?.get;
-    return {
-      configurable: true,
-      get: () => {
-        look();
-        return get?.call(signal);
-      },
-    };
-  };
-  const throwIfAborted = () => {
-    if (signal.aborted) throw signal.reason;
-  };
-  Object.defineProperties(signal, {
-    aborted: own("aborted"),
-    reason: own("reason"),
-    throwIfAborted: { configurable: true, value: throwIfAborted },
-  });
 }

@@ -153,15 +153,17 @@ export abstract class UntilAnswered<
   protected report(outcome: Outcome | "unconfirmed", closed?: (cause: Error) => Error): void {
     const onReport = this.#onReport;
     if (onReport === undefined) return;
+    const cause = outcome === "unconfirmed" ? this.failure(closed) : undefined;
     this.#onReport = undefined;
-    if (outcome !== "unconfirmed") {
-      onReport(outcome);
-      return;
-    }
+    onReport(outcome, cause);
+  }
+
+  /** Why there is no answer, before or after the report. */
+  protected failure(closed?: (cause: Error) => Error): Error {
+    const boundMs = this.#onReport === undefined ? this.#giveUpAfterMs : this.#reportAfterMs;
     const ageMs = performance.now() - this.startedAt;
-    const withinMs = Math.round(Math.min(ageMs, this.#reportAfterMs));
-    const cause = toLockError(this.lastFailure, withinMs);
-    onReport(outcome, closed === undefined ? cause : closed(cause));
+    const cause = toLockError(this.lastFailure, Math.round(Math.min(ageMs, boundMs)));
+    return closed === undefined ? cause : closed(cause);
   }
 }
 

@@ -1,8 +1,9 @@
 import { AsyncResource } from "node:async_hooks";
 import { LockMisconfiguredError, LockUnavailableError } from "../errors.ts";
-import { TimerWheel, within } from "../timers.ts";
+import { clearTimeout, performance, setTimeout } from "../time.ts";
+import { inNeutralContext, TimerWheel, within } from "../timers.ts";
 import { isOwn, textOfThrown } from "../validation.ts";
-import { type ChannelOf, lockChannels } from "./channels.ts";
+import { type ChannelOf, lockChannels, storeChannel } from "./channels.ts";
 import type { Completing } from "./complete.ts";
 import type { HeldLease } from "./held-lease.ts";
 import type { Seal } from "./seal.ts";
@@ -90,6 +91,9 @@ export class LockRuntime {
   pendingRecordLength = 0;
   /** `close` has waited long enough: a lease that is acquired now is released at once. */
   isDrained = false;
+  /** When an outage of the store began, by the monotonic clock; `undefined` while there is none. */
+  awaySince: number | undefined;
+  #back: NodeJS.Timeout | undefined;
 
   constructor(store: LockStore, times: LockTimes, seal?: Seal) {
     this.store = store;
@@ -117,6 +121,41 @@ export class LockRuntime {
     // A `complete` or `release` that is called later is still sent, but keeps no process alive.
     this.completeTimers.unref();
     this.timers.unref();
+  }
+
+  /** A connection came up. */
+  connected(keyPrefix: string): void {
+    this.storeAnswers({ isCheck: false, keyPrefix });
+    for (const lease of this.watchdogs.armed()) lease.extendNow();
+  }
+
+  /** The store has given no usable answer since `since`. */
+  storeIsAway({ isCheck, keyPrefix }: CallerCommand, since: number, cause: Error): void {
+    if (isCheck) return;
+    clearTimeout(this.#back);
+    this.#back = undefined;
+    if (this.awaySince !== undefined) return;
+    this.awaySince = since;
+    if (!storeChannel.hasSubscribers) return;
+    const durationMs = performance.now() - since;
+    storeChannel.publish({ outcome: "away", durationMs, keyPrefix, cause });
+  }
+
+  /**
+   * The store has answered: call it in an outage, whose end it may be. The store may have for one of its nodes alone,
+   * so the outage ends only where no attempt fails in the next 2 × `acquireTimeoutMs`: one that begins
+   * now may fail after the first of them.
+   */
+  storeAnswers({ isCheck, keyPrefix }: Pick<CallerCommand, "isCheck" | "keyPrefix">): void {
+    if (isCheck || this.awaySince === undefined || this.#back !== undefined) return;
+    const durationMs = performance.now() - this.awaySince;
+    const ended = () => {
+      this.#back = undefined;
+      this.awaySince = undefined;
+      if (!storeChannel.hasSubscribers) return;
+      storeChannel.publish({ outcome: "back", durationMs, keyPrefix, cause: undefined });
+    };
+    this.#back = inNeutralContext(setTimeout, ended, 2 * this.times.acquireTimeoutMs).unref();
   }
 }
 
@@ -158,7 +197,9 @@ export class InFlight {
 
 /** Hands a request to the store. A method that throws counts as one that answered `unknown`. */
 export function write<
-  Name extends "acquire" | "extend" | "release" | "complete" | "inspect" | "free" | "forget",
+  Name extends
+    | ("acquire" | "extend" | "release" | "complete" | "outlive")
+    | ("inspect" | "free" | "forget"),
 >(store: LockStore, method: Name, request: Parameters<NonNullable<LockStore[Name]>>[0]): void {
   try {
     (store as unknown as Record<Name, (request: LockRequest<never>) => void>)[method](request);

@@ -3,6 +3,11 @@
  * each ended; the lock decides when to confirm, extend, retire or give up.
  */
 
+import type { LostReason } from "../errors.ts";
+import type { Inspection } from "./inspection.ts";
+
+export type * from "./inspection.ts";
+
 /** The time bounds of one `SubmitLock`, in ms. One object each: a store may group by it. */
 export interface LockTimes {
   /** How long a key lives after an acquire and after an extend. */
@@ -105,6 +110,16 @@ export interface ForgetRequest extends LockRequest<ForgetReply> {
   readonly run: string;
 }
 
+/** Leaves a trace of an order whose lock has run out under it, or says that this order has ended. */
+export interface OutliveRequest extends LockRequest<OwnedReply> {
+  /** By the store's time; `undefined` where the order has ended. */
+  readonly trace:
+    | { readonly reason: LostReason; readonly takenAtMs: number; readonly endedAtMs: number }
+    | undefined;
+  /** How long to keep that. An end is kept because a copy of the trace may still be on its way. */
+  readonly lifeMs: number;
+}
+
 /** The store executed the request. */
 export interface Answered<Answer extends string> {
   readonly kind: Answer;
@@ -200,74 +215,6 @@ export type AcquireReply =
 export type OwnedReply = Answered<"done" | "gone" | "freed" | "foreign"> | NoAnswer;
 
 /**
- * The content of a user's key, for a person who looks at it. Every duration is in whole
- * milliseconds by the store's own clock and not below 0; the life of a key without an expiry is
- * `Infinity` (`null` in JSON). An `id` is the argument of `free`: the first 8 hex digits of the
- * owner id, or of a SHA-1 of a value that is not ours (of the key's name if it holds no text) and of
- * the moment at which it expires. Without an expiry it is of the value alone, and a newer lock with
- * the same value has the same id. No owner id is shown whole.
- */
-export type Inspection =
-  | { readonly state: "free" }
-  | HeldInspection
-  | FreedInspection
-  | CooldownInspection
-  | ForeignInspection;
-
-/** The key holds a lock of this package, or another value that begins with a UUID. */
-export interface HeldInspection {
-  readonly state: "held";
-  readonly id: string;
-  /** The process that took it, such as `web-3:4711`; `""` if the value names none. */
-  readonly holder: string;
-  /** How long ago it was taken. `undefined`, as `renewedMs` and `endsInMs`, without times. */
-  readonly heldMs: number | undefined;
-  /** How long ago it was renewed; much more than `ttlMs` / 3 means that renewals are missing. */
-  readonly renewedMs: number | undefined;
-  /** How long until the key runs out unless it is renewed. */
-  readonly expiresInMs: number;
-  /** How long until `maxHoldMs` are over: the lease is not renewed beyond that. */
-  readonly endsInMs: number | undefined;
-  /**
-   * The store's clock was set back: the key has more life than its holder gave it, `heldMs` and
-   * `renewedMs` may be too small. The next attempt and `free` cut the life to the holder's `ttlMs`.
-   */
-  readonly clockSetBack?: true;
-}
-
-/** A person has freed the lock: its holder is notified, or its lease ends, before the key does. */
-export interface FreedInspection {
-  readonly state: "freed";
-  readonly id: string;
-  readonly by: string;
-  readonly reason: string;
-  /** How long until the key runs out, and the user's lock can be acquired again. */
-  readonly expiresInMs: number;
-  /** The store's clock was set back: the life is above 300 s, to which the next attempt cuts it. */
-  readonly clockSetBack?: true;
-}
-
-/** There is no holder: the cooldown that the user's last lease left is not over. */
-export interface CooldownInspection {
-  readonly state: "cooldown";
-  readonly id: string;
-  readonly expiresInMs: number;
-  /** The store's clock was set back: the life is above 60 s, to which the next attempt cuts it. */
-  readonly clockSetBack?: true;
-}
-
-/** The key holds a value that is not this package's and does not begin with a UUID. */
-export interface ForeignInspection {
-  readonly state: "foreign";
-  readonly id: string;
-  readonly expiresInMs: number;
-  /** The first 16 bytes of the value, which may tell its program; `undefined` with `notText`. */
-  readonly valueStart?: string;
-  /** `true` for a list, a hash or another type that is not text, so no lock. `free` deletes it. */
-  readonly notText?: true;
-}
-
-/**
  * The outcome of a `free`. `freed`: the lock can be acquired after `freeInMs` milliseconds.
  * `already-free`: there was no key. `changed`: the key's value has another id; nothing was done.
  */
@@ -337,6 +284,8 @@ export interface LockStore {
    * this method `forget` of a lock is an `InvalidOptionError`.
    */
   forget?(request: ForgetRequest): void;
+  /** Writes one request of a trace, which no acquire meets. Without it, `inspect` shows none. */
+  outlive?(request: OutliveRequest): void;
   /** Why this store cannot keep answers although it has `complete`; `undefined` where it can. */
   readonly recordsProblem?: string | undefined;
   /**

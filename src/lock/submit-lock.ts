@@ -68,9 +68,7 @@ export class SubmitLock {
     this.#keyOf = keyOf;
     this.#holder = holder;
     this.#runtime = new LockRuntime(store, times, seal);
-    this.#detach = store.attach(() => {
-      for (const lease of this.#runtime.watchdogs.armed()) lease.extendNow();
-    });
+    this.#detach = store.attach(() => this.#runtime.connected(keyPrefix));
   }
 
   /** The user's key, such as `lock:submit:42`. @throws InvalidUserIdError, or as `keyOf` does */
@@ -219,6 +217,9 @@ export class SubmitLock {
   /**
    * Resolves if the lock can do its work: two throwaway locks are acquired, extended and released,
    * or with `submissions` completed. For boot and readiness checks. Publishes no message.
+   *
+   * Three round trips with two keys, fine every few seconds; rejects after `acquireTimeoutMs` without
+   * an answer. For the end of an outage, `submit-lock:store` asks nothing.
    *
    * @throws LockUnavailableError, LockMisconfiguredError or LockClosedError, as a rejection.
    */

@@ -108,6 +108,7 @@ const KEY_PREFIX = "submit_lock.key_prefix";
 const OUTCOME = "submit_lock.outcome";
 const CONFIRMED = "submit_lock.confirmed";
 const REASON = "submit_lock.reason";
+const CODE = "submit_lock.code";
 const COPIES = "submit_lock.copies";
 const FENCING_TOKEN = "submit_lock.fencing_token";
 const ERROR_TYPE = "error.type";
@@ -139,6 +140,14 @@ const reasons: Record<LostReason, true> = {
   "max-hold": true,
   closed: true,
 };
+
+/** The codes of a refusal. */
+const codes = [
+  ...["submit_anonymous", "submit_contended", "submit_unavailable", "submit_lock_lost"],
+  ...["idempotency_key_required", "idempotency_key_invalid", "idempotency_id_invalid"],
+  ...["idempotency_in_flight", "idempotency_answer_unavailable", "idempotency_conflict"],
+  "SUBMIT_LOCK_NO_FINGERPRINT",
+];
 
 type Listeners = {
   readonly [Name in keyof SubmitLockChannels]?: (message: SubmitLockChannels[Name]) => void;
@@ -185,12 +194,25 @@ function metricsOf(meter: Meter, locks: readonly ObservedLock[]): Listeners {
     unit: "{submission}",
   });
 
+  const away = meter.createUpDownCounter("submit_lock.store.away", {
+    description: "Locks whose store gives no answers now",
+    unit: "{lock}",
+  });
+  const refusals = meter.createCounter("submit_lock.request.refusals", {
+    description: "Requests that a guard refused",
+    unit: "{request}",
+  });
+
+  /** How many locks of each prefix have an outage; one that began before is not counted. */
+  const outages = new Map<string, number>();
   const prefixes = new Set<string>();
   /** Starts a prefix's counters at 0: an alert on an increase would miss one that starts at 1. */
   const start = (keyPrefix: string): void => {
     if (prefixes.has(keyPrefix)) return;
     prefixes.add(keyPrefix);
     duplicates.add(0, { [KEY_PREFIX]: keyPrefix });
+    away.add(0, { [KEY_PREFIX]: keyPrefix });
+    for (const code of codes) refusals.add(0, { [KEY_PREFIX]: keyPrefix, [CODE]: code });
     for (const reason of Object.keys(reasons))
       losses.add(0, { [KEY_PREFIX]: keyPrefix, [REASON]: reason });
   };
@@ -219,6 +241,17 @@ function metricsOf(meter: Meter, locks: readonly ObservedLock[]): Listeners {
     "submit-lock:lost": ({ keyPrefix, outcome }) => {
       start(keyPrefix);
       losses.add(1, { [KEY_PREFIX]: keyPrefix, [REASON]: outcome });
+    },
+    "submit-lock:store": ({ keyPrefix, outcome }) => {
+      start(keyPrefix);
+      const before = outages.get(keyPrefix) ?? 0;
+      const now = Math.max(0, before + (outcome === "away" ? 1 : -1));
+      outages.set(keyPrefix, now);
+      away.add(now - before, { [KEY_PREFIX]: keyPrefix });
+    },
+    "submit-lock:refusal": ({ code, keyPrefix }) => {
+      start(keyPrefix);
+      refusals.add(1, { [KEY_PREFIX]: keyPrefix, [CODE]: code });
     },
     "submit-lock:retire": ({ durationMs, keyPrefix, outcome }) =>
       retired(durationMs, { [KEY_PREFIX]: keyPrefix, [OUTCOME]: outcome }),
@@ -262,6 +295,11 @@ function observe(meter: Meter, locks: readonly ObservedLock[]): () => void {
   return () => meter.removeBatchObservableCallback(tell, observed);
 }
 
+function addEvent(name: string, attributes: Attributes): void {
+  const span = trace.getActiveSpan();
+  if (span?.isRecording()) span.addEvent(name, attributes);
+}
+
 /** A message arrives in the context of the code that asked for the lock: its span is the parent. */
 function spansOf(tracer: Tracer): Listeners {
   /** Makes a span from the acquire to the call of `release` or `complete`, not to its answer. */
@@ -287,9 +325,7 @@ function spansOf(tracer: Tracer): Listeners {
     },
     "submit-lock:release": ended,
     "submit-lock:complete": ended,
-    "submit-lock:lost": ({ outcome }) => {
-      const span = trace.getActiveSpan();
-      if (span?.isRecording()) span.addEvent("submit_lock.lost", { [REASON]: outcome });
-    },
+    "submit-lock:lost": ({ outcome }) => addEvent("submit_lock.lost", { [REASON]: outcome }),
+    "submit-lock:refusal": ({ code }) => addEvent("submit_lock.refused", { [CODE]: code }),
   };
 }

@@ -10,6 +10,7 @@ import type {
   LockCommand,
   LockRequest,
   LockStore,
+  OutliveRequest,
   OwnedReply,
   RecordBytes,
   ReleaseRequest,
@@ -44,6 +45,8 @@ export class MemoryStore implements LockStore {
     { readonly record: RecordBytes; readonly expiresAt: number }
   >();
   readonly #told = new Map<string, { readonly record: RecordBytes; readonly expiresAt: number }>();
+  /** By the lock's key, the orders that have outlived their locks. */
+  readonly #outlived = new Map<string, OutliveRequest & { readonly expiresAt: number }>();
   #lastToken = 0;
   #sweepAt = 1_000;
 
@@ -144,7 +147,17 @@ export class MemoryStore implements LockStore {
     const now = performance.now();
     const entry = live(this.#entries, request.command.key, now);
     const found = entry === undefined ? ({ state: "free" } as const) : inspectionOf(entry, now);
-    request.answer({ kind: "inspected", found, storeTimeMs: now });
+    const outlived = outlivedOf(live(this.#outlived, request.command.key, now), now);
+    request.answer({ kind: "inspected", found: { ...found, ...outlived }, storeTimeMs: now });
+  }
+
+  outlive(request: OutliveRequest): void {
+    const { command, lifeMs, trace } = request;
+    const now = performance.now();
+    const isOwn = this.#outlived.get(command.key)?.command.ownerId === command.ownerId;
+    if (trace) this.#outlived.set(command.key, { ...request, expiresAt: now + lifeMs });
+    else if (isOwn) this.#outlived.delete(command.key);
+    request.answer({ kind: "done", storeTimeMs: now });
   }
 
   free(request: FreeRequest): void {
@@ -289,4 +302,15 @@ function inspectionOf(entry: Entry, now: number): Inspection {
   const renewedMs = Math.max(0, times.ttlMs - expiresInMs);
   const endsInMs = Math.max(0, times.maxHoldMs - heldMs);
   return { state, id, holder, heldMs, renewedMs, expiresInMs, endsInMs };
+}
+
+function outlivedOf(
+  request: OutliveRequest | undefined,
+  now: number,
+): Pick<Inspection, "outlived"> {
+  if (request?.trace === undefined) return {};
+  const { endedAtMs, reason, takenAtMs } = request.trace;
+  const holder = decodeURIComponent(request.command.holder);
+  const [takenMs, endedMs] = [Math.floor(now - takenAtMs), Math.floor(now - endedAtMs)];
+  return { outlived: { holder, reason, takenMs, endedMs: Math.max(0, endedMs) } };
 }

@@ -299,3 +299,48 @@ test("the code of the page on observing exports metrics to Prometheus", async ()
   expect(text).toMatch(/^submit_lock_lease_losses_total\{.*\} 0$/m);
   expect(text).not.toContain("lock:submit:42");
 });
+
+/** Below the code that is shown: a refusal, a repeat, a loss and an outage, of one user. */
+const events = `
+import { MemoryStore, SubmitLock } from "submit-lock";
+import { submitGuard } from "submit-lock/fetch";
+const lock = new SubmitLock({ store: new MemoryStore(), ttlMs: 200, maxHoldMs: 200 });
+const userId = (request: Request) => request.headers.get("x-user");
+const POST = submitGuard({ lock, userId, idempotency: {} }).protect(async () => Response.json({}));
+const click = (headers: Record<string, string>) =>
+  POST(new Request("http://shop/orders", { method: "POST", headers }));
+await click({});
+await click({ "x-user": "anna@example.com", "idempotency-key": "k" });
+await click({ "x-user": "anna@example.com", "idempotency-key": "k" });
+const held = await lock.acquire("anna@example.com");
+while (held.outcome === "acquired" && !held.lease.signal.aborted) {
+  await new Promise((resolve) => setTimeout(resolve, 20));
+}
+class Silent extends MemoryStore {
+  override acquire(): void {}
+}
+await new SubmitLock({ store: new Silent() }).acquire("anna@example.com");
+process.exit();
+`;
+
+test.each(["pino", "console"])(
+  "the page's log with %s has each event, and no customer",
+  async (log) => {
+    const shown = page("docs/operations/observing.md").blockUnder("Logging");
+    const code =
+      log === "pino"
+        ? shown
+        : shown
+            .replace(/^import \{ pino .*\n/m, "")
+            .replace("const log = pino();", "const log = console;");
+    project.write(`log-${log}.ts`, code + events);
+    const printed = await project.run(`log-${log}.ts`, {});
+    expect(printed).toMatch(/"?event"?: ?["']refusal["'],[^}]*submit_anonymous/);
+    expect(printed).toMatch(/"?event"?: ?["']replay["']/);
+    expect(printed).toMatch(/"?event"?: ?["']lost["'],[^}]*max-hold/);
+    if (log === "pino") {
+      expect(printed).toMatch(/"event":"store","outcome":"away",.*SUBMIT_LOCK_UNAVAILABLE/);
+    }
+    expect(printed).not.toContain("anna");
+  },
+);

@@ -31,6 +31,7 @@ const packages = [
   "@hono/node-server",
   "ioredis",
   "redis",
+  "pino",
   "@opentelemetry/api",
   "@opentelemetry/exporter-prometheus",
   "@opentelemetry/sdk-metrics",

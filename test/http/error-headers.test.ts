@@ -18,6 +18,7 @@ import {
 import { submitGuard as koaGuard } from "../../src/koa/index.ts";
 import type { Lease } from "../../src/lock/lease.ts";
 import type { AcquireRequest } from "../../src/lock/store.ts";
+import { record } from "../support/channels.ts";
 import { listen } from "./http-client.ts";
 
 afterEach(() => {
@@ -90,6 +91,8 @@ interface Row {
   readonly lock?: () => SubmitLock;
   readonly handler?: Handler;
   readonly headers?: Record<string, string>;
+  /** The guard has let it run: the handler's own lock refuses. */
+  readonly isOwn?: true;
 }
 
 const rows: Row[] = [
@@ -117,6 +120,7 @@ const rows: Row[] = [
   },
   {
     what: "a lock of its own that a handler did not get in time",
+    isOwn: true,
     status: 409,
     code: "submit_contended",
     handler: async () => {
@@ -128,6 +132,7 @@ const rows: Row[] = [
   },
   {
     what: "a lock of its own whose store is away",
+    isOwn: true,
     status: 503,
     code: "submit_unavailable",
     handler: () => lockOver(new RefusingStore(false)).withLock("43", order),
@@ -137,17 +142,20 @@ const rows: Row[] = [
 describe.each(Object.keys(apps))("the default error handler of %s", (name) => {
   test.each(rows)(
     "answers $what with its code, without a key or a text of Redis",
-    async ({ code, handler = order, headers = {}, lock, status }) => {
+    async ({ code, handler = order, headers = {}, isOwn, lock, status }) => {
       vi.spyOn(console, "error").mockImplementation(() => {});
       const app = await apps[name]?.(lock?.() ?? lockOver(new MemoryStore()), handler);
       // Not of Fastify, which parses a body that has the type of JSON.
       if (name === "Fastify 5" && status === 500) return;
       const server = createServer(app);
       const port = await listen(server);
+      const refusals = record("submit-lock:refusal");
       const init = { method: "POST", headers, ...(status === 500 && { body: "{}" }) };
       const reply = await fetch(`http://127.0.0.1:${port}/orders`, init);
       expect([reply.status, reply.headers.get("submit-lock-code")]).toEqual([status, code]);
       expect(await reply.text()).not.toMatch(/NOPERM|lock:submit|10\.0\.0\.7/);
+      const about = { key: "lock:submit:42", keyPrefix: "lock:submit:", submission: undefined };
+      expect(refusals).toEqual(isOwn ? [] : [{ code, status, ...about }]);
       server.close();
     },
   );

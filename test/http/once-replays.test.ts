@@ -71,9 +71,16 @@ describe.each(newest)("$name", (framework: Framework) => {
     await header.twice();
     await derived.twice();
     channel("submit-lock:replay").unsubscribe(listener);
+    const keyPrefix = "lock:submit:";
     expect(messages).toEqual([
-      { key: header.shop.key, ageMs: expect.any(Number), isTold: false, source: "key" },
-      { key: derived.shop.key, ageMs: expect.any(Number), isTold: false, source: "derived" },
+      { key: header.shop.key, keyPrefix, ageMs: expect.any(Number), isTold: false, source: "key" },
+      {
+        key: derived.shop.key,
+        keyPrefix,
+        ageMs: expect.any(Number),
+        isTold: false,
+        source: "derived",
+      },
     ]);
     for (const { ageMs } of messages) expect(ageMs).toBeGreaterThanOrEqual(0);
   });

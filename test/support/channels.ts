@@ -10,7 +10,7 @@ export function record<N extends keyof SubmitLockChannels>(
   const messages: SubmitLockChannels[N][] = [];
   const listener = (message: unknown): void => {
     const typed = message as SubmitLockChannels[N];
-    if (key === undefined || typed.key === key) messages.push(typed);
+    if (key === undefined || Object(typed).key === key) messages.push(typed);
   };
   channel(name).subscribe(listener);
   onTestFinished(() => void channel(name).unsubscribe(listener));

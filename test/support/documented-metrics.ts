@@ -1,3 +1,4 @@
+import type { ProblemCode } from "../../src/express/index.ts";
 import type { LostReason } from "../../src/index.ts";
 
 /** What is told of a lock, as the documents, the board and the alerts know it. */
@@ -22,6 +23,12 @@ const acquire = (named: string, confirmed = false, more = {}) => ({
 });
 const outcomes = (...names: string[]) => names.map((name) => ({ [outcome]: name }));
 const unconfirmed = { [outcome]: "unconfirmed", [error]: unavailable };
+const codes = [
+  ...(["submit_anonymous", "submit_contended", "submit_unavailable"] as const),
+  ...(["idempotency_key_required", "idempotency_key_invalid", "idempotency_id_invalid"] as const),
+  ...(["idempotency_in_flight", "idempotency_answer_unavailable"] as const),
+  ...(["idempotency_conflict", "submit_lock_lost", "SUBMIT_LOCK_NO_FINGERPRINT"] as const),
+] satisfies (ProblemCode | "submit_lock_lost" | "SUBMIT_LOCK_NO_FINGERPRINT")[];
 const reasons = ["expired", "overtaken", "freed", "max-hold", "closed"] satisfies LostReason[];
 
 export const documentedMetrics: Readonly<Record<string, DocumentedMetric>> = {
@@ -82,6 +89,12 @@ export const documentedMetrics: Readonly<Record<string, DocumentedMetric>> = {
     unit: "{submission}",
     attributes: [{}],
   },
+  "submit_lock.request.refusals": {
+    kind: "counter",
+    unit: "{request}",
+    attributes: codes.map((code) => ({ "submit_lock.code": code })),
+  },
+  "submit_lock.store.away": { kind: "gauge", unit: "{lock}", attributes: [{}] },
   "submit_lock.lease.count": { kind: "gauge", unit: "{lease}", attributes: [{}] },
   "submit_lock.attempt.count": { kind: "gauge", unit: "{attempt}", attributes: [{}] },
   "submit_lock.retirement.count": { kind: "gauge", unit: "{owner_id}", attributes: [{}] },

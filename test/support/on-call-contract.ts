@@ -50,6 +50,30 @@ export function isSeenAndFreed(open: () => LockStore): void {
     expect(found.heldMs ?? -1).toBeGreaterThan(found.renewedMs ?? Number.POSITIVE_INFINITY);
   });
 
+  test("rule 19: an order that outlives its lock is seen until it ends, and keeps nobody out", async () => {
+    const times = { ttlMs: 800, maxHoldMs: 800, acquireTimeoutMs: 400, commandTimeoutMs: 200 };
+    const [lock, user] = [lockWith({ ...times, holder: "web-3:4711" }), freshUser()];
+    const other = lockWith(brief);
+    const [lease, inTime] = [await leaseOf(lock, user), await leaseOf(lock, `${user}-2`)];
+    await until(() => inTime.signal.aborted, { what: "the loss" });
+    await inTime.release();
+    const outlived = async () => (await other.inspect(user)).outlived;
+    const { takenMs = 0, endedMs, ...told } = (await until(outlived, { what: "a trace" })) ?? {};
+    expect(told).toEqual({ holder: "web-3:4711", reason: "max-hold" });
+    expect(takenMs).toBeGreaterThan(750);
+    expect(endedMs).toBeLessThan(takenMs);
+    const next = await leaseOf(other, user);
+    const beside = { state: "held", outlived: { reason: "max-hold" } };
+    expect(await other.inspect(user)).toMatchObject(beside);
+    await next.release();
+    expect(await other.inspect(user)).toMatchObject({ state: "free", outlived: told });
+    expect(await lease.release()).toBe("gone");
+    await until(async () => (await outlived()) === undefined, { what: "its end" });
+    expect(await other.inspect(user)).toEqual({ state: "free" });
+    // One that stops when it is told leaves no trace.
+    expect(await other.inspect(`${user}-2`)).toEqual({ state: "free" });
+  });
+
   test("rule 19: free tells the holder, and keeps everybody out until it must have heard", async () => {
     const [lock, user] = [lockWith(brief), freshUser()];
     const lease = await leaseOf(lock, user);

@@ -9,6 +9,7 @@ import type {
   LockCommand,
   LockRequest,
   LockStore,
+  OutliveRequest,
   OwnedReply,
   ReleaseRequest,
 } from "../../lock/store.ts";
@@ -22,6 +23,7 @@ import { recordsProblemOf } from "./clients/slots.ts";
 import { acquireCommand, acquireOnceCommand, lookUpCommand } from "./commands/acquire.ts";
 import { completeCommand, recordCommand } from "./commands/complete.ts";
 import { forgetCommand, freeCommand, inspectCommand } from "./commands/on-call.ts";
+import { outliveCommand } from "./commands/outlive.ts";
 import { extendCommand, releaseCommand, tellCommand } from "./commands/release.ts";
 import { ConnectionPair } from "./connection-pair.ts";
 import { ReplicaWait } from "./replicas.ts";
@@ -68,6 +70,7 @@ function batchesOf(connections: ConnectionPair, acknowledge: Acknowledge | undef
     inspect: new CommandBatch(inspectCommand, connections),
     free: new CommandBatch(freeCommand, connections),
     forget: new CommandBatch(forgetCommand, connections),
+    outlive: new CommandBatch(outliveCommand, connections),
   };
 }
 
@@ -144,6 +147,10 @@ export class RedisStore implements LockStore {
 
   forget(request: ForgetRequest): void {
     this.#add(this.#batches.forget, request);
+  }
+
+  outlive(request: OutliveRequest): void {
+    this.#add(this.#batches.outlive, request);
   }
 
   /** Completes do not wait for the end of the turn: the client may ask another process at once. */

@@ -187,6 +187,7 @@ const large: Listed = {
     { user: "44", found: freed },
     { user: "47", found: cooldown },
   ],
+  outlived: [],
   strange: [],
   looked: 910_000,
   total: 104_000_000,

@@ -85,6 +85,8 @@ test.each([
   ["lost", "LostMessage", /type LostReason = (.*?);/],
   ["duplicate", "DuplicateMessage", undefined],
   ["replay", "ReplayMessage", undefined],
+  ["store", "StoreMessage", /outcome: ("away" \|.*?);/],
+  ["refusal", "RefusalMessage", undefined],
 ])("the row of submit-lock:%s names its members and outcomes", (channel, message, pattern) => {
   const row = observing.text
     .split("\n")

@@ -116,6 +116,7 @@ describe("instrument", () => {
     const meter = {
       createHistogram: () => ({ record }),
       createCounter: () => ({ add: () => {} }),
+      createUpDownCounter: () => ({ add: () => {} }),
     };
     const meterProvider = { getMeter: () => meter } as unknown as MeterProvider;
     const running = start({ meterProvider, spans: false });

@@ -10,9 +10,10 @@ import type {
 } from "../../../lock/store.ts";
 import { longestCooldownMs, longestTtlMs } from "../../../validation.ts";
 import { unexpectedReply } from "../redis-errors.ts";
-import { type Command, common, type EntryReply, sent } from "./command.ts";
+import { type Command, common, sent } from "./command.ts";
+import { outlivedOf } from "./outlive.ts";
 import { kindOf } from "./release.ts";
-import { isRecord, longestLife, whose } from "./values.ts";
+import { decoded, isRecord, longestLife, outlivedKey, whose } from "./values.ts";
 
 /**
  * The id of a value that is not ours, or of a key that holds no text (its name counts). Every lock of
@@ -45,9 +46,9 @@ end
  * Looks at a key for a person. Writes nothing. A foreign value leaves Redis only as its id and its
  * first 16 bytes.
  *
- * KEYS: one an entry.
+ * KEYS: for each entry the lock, and the trace of an order that has outlived it.
  *
- * Returns the clock, then for each entry 0 for no key, or a text: the ms that it has to live (-1: it
+ * Returns the clock, then for each entry, behind outlived:<trace> and a line feed if there is one, 0 for no key, or a text: the ms that it has to live (-1: it
  * has no expiry), a colon, and
  *   the value, if it begins with a UUID or is a tombstone or a cooldown
  *   foreign:<foreign_id of the value>:<its first 16 bytes> for any other text
@@ -58,9 +59,11 @@ ${common}
 ${whose}
 ${foreignId}
 local replies = { now }
-for i, key in ipairs(KEYS) do
+for i = 1, #KEYS / 2 do
+  local key = KEYS[2 * i - 1]
   local reply = 0
   local held = redis.pcall('GET', key)
+  local trace = redis.pcall('GET', KEYS[2 * i])
   local left = redis.pcall('PTTL', key)
   if failed(left) then
     return left
@@ -80,6 +83,9 @@ for i, key in ipairs(KEYS) do
         reply = reply .. 'foreign:' .. foreign_id(held, key) .. ':' .. string.sub(held, 1, 16)
       end
     end
+  end
+  if trace and not failed(trace) and string.sub(trace, 1, 6) ~= 'ended:' then
+    reply = 'outlived:' .. trace .. '\\n' .. reply
   end
   replies[i + 1] = reply
 end
@@ -239,12 +245,16 @@ return failed(reply) and reply or left
 
 export const inspectCommand: Command<InspectRequest, InspectReply> = {
   script: inspectScript,
-  add: ({ command }, keys) => {
-    keys.push(command.key);
+  add: ({ command }, keys, _args, recordKey) => {
+    keys.push(command.key, outlivedKey(command, recordKey));
   },
   read: ({ code, redisTimeMs: storeTimeMs }) => {
-    const found = code === 0 ? ({ state: "free" } as const) : inspectionOf(code, storeTimeMs);
-    return "state" in found ? { kind: "inspected", found, storeTimeMs } : found;
+    const [, trace, behind] = /^outlived:([^\n]*)\n(.*)$/s.exec(String(code)) ?? [];
+    const text = behind ?? String(code);
+    const found = text === "0" ? ({ state: "free" } as const) : inspectionOf(text, storeTimeMs);
+    if (!("state" in found)) return found;
+    const outlived = trace === undefined ? {} : { outlived: outlivedOf(trace, storeTimeMs) };
+    return { kind: "inspected", found: { ...found, ...outlived }, storeTimeMs };
   },
 };
 
@@ -275,8 +285,8 @@ export const forgetCommand: Command<ForgetRequest, ForgetReply> = {
   read: kindOf({ 1: "forgotten", 0: "absent", [-1]: "changed", [-2]: "inFlight" } as const),
 };
 
-function inspectionOf(text: EntryReply["code"], storeTimeMs: number): Inspection | NoAnswer {
-  const [, pttl, value] = /^(-1|\d+):(.+)$/s.exec(String(text)) ?? [];
+function inspectionOf(text: string, storeTimeMs: number): Inspection | NoAnswer {
+  const [, pttl, value] = /^(-1|\d+):(.+)$/s.exec(text) ?? [];
   if (value === undefined) return unexpectedReply(text);
   const expiresInMs = pttl === "-1" ? Number.POSITIVE_INFINITY : Number(pttl);
   const [state, rest = ""] = value.split(/:(.*)/s);
@@ -320,13 +330,4 @@ function ifTooLong(expiresInMs: number, mostMs: number): { readonly clockSetBack
 
 function idOf(ownerIdOrHash: string): string {
   return ownerIdOrHash.slice(0, 8);
-}
-
-/** Another program may have written a text that does not decode. */
-function decoded(text: string): string {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return text;
-  }
 }

@@ -1,3 +1,4 @@
+import type { LockCommand } from "../../../lock/store.ts";
 import { longestCooldownMs, longestTtlMs } from "../../../validation.ts";
 
 /**
@@ -11,6 +12,13 @@ import { longestCooldownMs, longestTtlMs } from "../../../validation.ts";
  *
  * A record, and an answer that a run told: `1`, the fingerprint (22), the owner id (36), `=`, and
  * content that no script reads. `lock/record.ts` writes and reads it.
+ *
+ * The trace of an order that has outlived its lock, until that ends, and then for a moment its end:
+ *
+ * ```
+ * <owner id>:<taken, ms>:<ended, ms>:<reason>:<holder>
+ * ended:<owner id>
+ * ```
  */
 
 const uuid: string = [8, 4, 4, 4, 12].map((digits) => "%x".repeat(digits)).join("%-");
@@ -51,7 +59,25 @@ local function is_record(value)
 end
 `;
 
+/** Rule 19: in the slot of the lock, and found by a scan for locks. No acquire looks there. */
+export function outlivedKey(
+  command: LockCommand,
+  recordKey: (command: LockCommand) => string,
+): string {
+  const submission = { id: "outlived", fingerprint: "" };
+  return `${command.key}:${recordKey({ ...command, submission })}`;
+}
+
 /** Rule 25: in the slot of the lock and the record, where no acquire looks. */
 export function toldKey(recordKey: string): string {
   return `${recordKey}:told`;
+}
+
+/** Another program may have written a text that does not decode. */
+export function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
 }

@@ -68,7 +68,7 @@ const ofOptions: Record<Exclude<keyof Options, Settings | MoreSettings>, Site> =
 /** The methods of a store that an order needs. */
 type Written = Exclude<
   keyof LockStore,
-  "attach" | "inspect" | "free" | "forget" | "recordsProblem"
+  "attach" | "inspect" | "free" | "forget" | "outlive" | "recordsProblem"
 >;
 
 const ofStore: Record<Written, Partial<Site>> = {
@@ -118,10 +118,11 @@ function change(
   Object.assign(store, { [method]: (request: AnyRequest) => handle(request, original) });
 }
 
-/** Of each channel but those of retires, which are over long after their orders, and of forgets. */
-type Heard =
-  | Exclude<keyof SubmitLockChannels, "submit-lock:retire" | "submit-lock:forget">
-  | "submit-lock:replay";
+/** Not of retires, which end long after their orders, of refusals, of outages and of forgets. */
+type Heard = Exclude<
+  keyof SubmitLockChannels,
+  "submit-lock:retire" | "submit-lock:refusal" | "submit-lock:store" | "submit-lock:forget"
+>;
 
 const ofChannels: Record<Heard, Partial<Site>> = {
   "submit-lock:acquire": {},

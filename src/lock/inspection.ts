@@ -1,0 +1,84 @@
+import type { LostReason } from "../errors.ts";
+
+/**
+ * The content of a user's key, for a person who looks at it. Every duration is in whole
+ * milliseconds by the store's own clock and not below 0; the life of a key without an expiry is
+ * `Infinity` (`null` in JSON). An `id` is the argument of `free`: the first 8 hex digits of the
+ * owner id, or of a SHA-1 of a value that is not ours (of the key's name if it holds no text) and of
+ * the moment at which it expires. Without an expiry it is of the value alone, and a newer lock with
+ * the same value has the same id. No owner id is shown whole.
+ */
+export type Inspection = (
+  | { readonly state: "free" }
+  | HeldInspection
+  | FreedInspection
+  | CooldownInspection
+  | ForeignInspection
+) & {
+  /** The user's last order whose lock has run out under it: it may still be at work. */
+  readonly outlived?: OutlivedOrder;
+};
+
+/** Seen until the order ends, for an hour at most, beside whatever the key holds now. */
+export interface OutlivedOrder {
+  /** The process that has taken its lock, such as `web-3:4711`. */
+  readonly holder: string;
+  readonly reason: LostReason;
+  /** How long ago it took its lock. */
+  readonly takenMs: number;
+  /** How long ago that lock ran out. */
+  readonly endedMs: number;
+}
+
+/** The key holds a lock of this package, or another value that begins with a UUID. */
+export interface HeldInspection {
+  readonly state: "held";
+  readonly id: string;
+  /** The process that took it, such as `web-3:4711`; `""` if the value names none. */
+  readonly holder: string;
+  /** How long ago it was taken. `undefined`, as `renewedMs` and `endsInMs`, without times. */
+  readonly heldMs: number | undefined;
+  /** How long ago it was renewed; much more than `ttlMs` / 3 means that renewals are missing. */
+  readonly renewedMs: number | undefined;
+  /** How long until the key runs out unless it is renewed. */
+  readonly expiresInMs: number;
+  /** How long until `maxHoldMs` are over: the lease is not renewed beyond that. */
+  readonly endsInMs: number | undefined;
+  /**
+   * The store's clock was set back: the key has more life than its holder gave it, `heldMs` and
+   * `renewedMs` may be too small. The next attempt and `free` cut the life to the holder's `ttlMs`.
+   */
+  readonly clockSetBack?: true;
+}
+
+/** A person has freed the lock: its holder is notified, or its lease ends, before the key does. */
+export interface FreedInspection {
+  readonly state: "freed";
+  readonly id: string;
+  readonly by: string;
+  readonly reason: string;
+  /** How long until the key runs out, and the user's lock can be acquired again. */
+  readonly expiresInMs: number;
+  /** The store's clock was set back: the life is above 300 s, to which the next attempt cuts it. */
+  readonly clockSetBack?: true;
+}
+
+/** There is no holder: the cooldown that the user's last lease left is not over. */
+export interface CooldownInspection {
+  readonly state: "cooldown";
+  readonly id: string;
+  readonly expiresInMs: number;
+  /** The store's clock was set back: the life is above 60 s, to which the next attempt cuts it. */
+  readonly clockSetBack?: true;
+}
+
+/** The key holds a value that is not this package's and does not begin with a UUID. */
+export interface ForeignInspection {
+  readonly state: "foreign";
+  readonly id: string;
+  readonly expiresInMs: number;
+  /** The first 16 bytes of the value, which may tell its program; `undefined` with `notText`. */
+  readonly valueStart?: string;
+  /** `true` for a list, a hash or another type that is not text, so no lock. `free` deletes it. */
+  readonly notText?: true;
+}

@@ -1,0 +1,75 @@
+import type { LostReason } from "../errors.ts";
+import { warnOnce } from "../validation.ts";
+import { type CallerCommand, type LockRuntime, patienceMs, write } from "./runtime.ts";
+import type { OutliveRequest } from "./store.ts";
+
+export const explanations: Record<LostReason, string> = {
+  expired: "it could not be extended in time",
+  overtaken: "the key was gone or held another value",
+  freed: "a person has taken the lock away",
+  "max-hold": "it cannot be extended beyond maxHoldMs",
+  closed: "the lock was closed, and waited no longer",
+};
+
+/** Calls `look` before the signal says whether, or why, it is aborted. */
+export function lookedAt(signal: AbortSignal, look: () => void): void {
+  const own = (name: "aborted" | "reason") => {
+    const get = Object.getOwnPropertyDescriptor(AbortSignal.prototype, name)?.get;
+    return {
+      configurable: true,
+      get: () => {
+        look();
+        return get?.call(signal);
+      },
+    };
+  };
+  const throwIfAborted = () => {
+    if (signal.aborted) throw signal.reason;
+  };
+  Object.defineProperties(signal, {
+    aborted: own("aborted"),
+    reason: own("reason"),
+    throwIfAborted: { configurable: true, value: throwIfAborted },
+  });
+}
+
+/** How long, in ms, an order is seen that has outlived its lock and never ends. */
+const outlivedMs = 3_600_000;
+
+/**
+ * Rule 19: the lock has run out, and its order has not ended.
+ *
+ * @param endedAtMs the store's time.
+ */
+export function outlives(
+  runtime: LockRuntime,
+  command: CallerCommand,
+  reason: LostReason,
+  endedAtMs: number,
+  heldMs: number,
+): void {
+  if (reason === "max-hold") {
+    const { maxHoldMs } = command.times;
+    warnOnce(
+      "SUBMIT_LOCK_OUTLIVED",
+      `an order had not ended when its lock did, after maxHoldMs (${maxHoldMs} ms): the user's next order runs beside it. Hand lease.signal to what the order awaits, or set a maxHoldMs that is longer than the longest order. A handler may also hang: a promise that never settles, or an answer that is never sent`,
+    );
+  }
+  const takenAtMs = endedAtMs - Math.round(heldMs);
+  writeTrace(runtime, command, { reason, takenAtMs, endedAtMs }, outlivedMs);
+}
+
+export function orderEnds(runtime: LockRuntime, command: CallerCommand): void {
+  writeTrace(runtime, command, undefined, 2 * patienceMs(command.times));
+}
+
+/** Once, and for a person: no order waits for it, and a lost end is over with the hour. */
+function writeTrace(
+  { store }: LockRuntime,
+  command: CallerCommand,
+  trace: OutliveRequest["trace"],
+  lifeMs: number,
+): void {
+  if (store.outlive === undefined) return;
+  write(store, "outlive", { command, deadlineMs: undefined, trace, lifeMs, answer: () => {} });
+}

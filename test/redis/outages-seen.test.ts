@@ -1,0 +1,101 @@
+import { afterEach, expect, test } from "vitest";
+import { instrument } from "../../src/opentelemetry/index.ts";
+import { record } from "../support/channels.ts";
+import { freshUser } from "../support/ids.ts";
+import { Telemetry } from "../support/telemetry.ts";
+import { until } from "../support/until.ts";
+import { closeFixtures, openFixture, openHeld } from "./fixture.ts";
+
+afterEach(closeFixtures);
+
+const brief = { ttlMs: 3_000, acquireTimeoutMs: 400, commandTimeoutMs: 100 } as const;
+/** The messages of this test's lock alone. */
+function outages(keyPrefix: string) {
+  const all = record("submit-lock:store");
+  return () => all.filter((message) => message.keyPrefix === keyPrefix);
+}
+const summary = (messages: ReturnType<ReturnType<typeof outages>>) =>
+  messages.map(({ outcome }) => outcome).join();
+
+test("an outage is told once at its first unavailable attempt, and once at its end", async () => {
+  const keyPrefix = `lock:${freshUser()}:`;
+  const seen = outages(keyPrefix);
+  const { lock, proxy } = await openFixture({ ...brief, keyPrefix });
+  proxy.holdRequests();
+  const began = performance.now();
+  for (let click = 0; click < 3; click++) {
+    expect(await lock.acquire(freshUser())).toMatchObject({ outcome: "unavailable" });
+  }
+  expect(summary(seen())).toBe("away");
+  expect(seen()[0]).toMatchObject({ cause: { code: "SUBMIT_LOCK_UNAVAILABLE" } });
+  expect(seen()[0]?.durationMs).toBeGreaterThan(390);
+  proxy.releaseHeld();
+  const isBack = async () => (await lock.acquire(freshUser())).outcome === "acquired";
+  await until(isBack, { what: "Redis to be back", boundMs: 20_000 });
+  const backAt = performance.now();
+  await until(() => seen().length === 2, { what: "the end", boundMs: 20_000 });
+  expect(summary(seen())).toBe("away,back");
+  // Its length ends with the answer, and not with the time in which nothing fails.
+  expect(seen()[1]?.durationMs).toBeGreaterThan(1_190);
+  expect(seen()[1]?.durationMs).toBeLessThanOrEqual(backAt - began + 1);
+});
+
+test("an answer ends no outage while other attempts fail, as on a Cluster that lacks a node", async () => {
+  const keyPrefix = `lock:${freshUser()}:`;
+  const seen = outages(keyPrefix);
+  const { lock, proxy } = await openFixture({ ...brief, acquireTimeoutMs: 1_000, keyPrefix });
+  for (let round = 0; round < 3; round++) {
+    proxy.holdRequests();
+    expect(await lock.acquire(freshUser())).toMatchObject({ outcome: "unavailable" });
+    proxy.holdRequests();
+    const failing = lock.acquire(freshUser());
+    await new Promise((resolve) => setTimeout(resolve, 800));
+    proxy.releaseHeld();
+    await failing;
+  }
+  expect(summary(seen())).toBe("away");
+  await until(() => seen().length === 2, { what: "the end", boundMs: 20_000 });
+});
+
+test("a lease that cannot be extended tells it without any attempt", async () => {
+  const keyPrefix = `lock:${freshUser()}:`;
+  const seen = outages(keyPrefix);
+  const { lease, proxy } = await openHeld({ ...brief, keyPrefix });
+  proxy.holdRequests();
+  await until(() => seen().length === 1, { what: "the outage", boundMs: 20_000 });
+  expect(seen()[0]).toMatchObject({ cause: { code: "SUBMIT_LOCK_UNAVAILABLE" } });
+  expect(lease.signal.aborted).toBe(false);
+  proxy.releaseHeld();
+  await until(() => seen().length === 2, { what: "the end", boundMs: 20_000 });
+  expect(summary(seen())).toBe("away,back");
+  await lease.release();
+});
+
+test("check tells nothing, and a gauge says whether the store is away", async () => {
+  const keyPrefix = `lock:${freshUser()}:`;
+  const seen = outages(keyPrefix);
+  const { lock, proxy } = await openFixture({ ...brief, keyPrefix });
+  const telemetry = new Telemetry();
+  const { meterProvider, tracerProvider } = telemetry;
+  const running = instrument({ locks: [lock], meterProvider, tracerProvider });
+  const gauge = async () => {
+    const counts = await telemetry.counts("submit_lock.store.away");
+    return counts[JSON.stringify({ "submit_lock.key_prefix": keyPrefix })];
+  };
+  expect(await gauge()).toBe(0);
+  proxy.holdRequests();
+  const checked = performance.now();
+  await expect(lock.check()).rejects.toMatchObject({ code: "SUBMIT_LOCK_UNAVAILABLE" });
+  expect(performance.now() - checked).toBeLessThan(1_200);
+  expect([seen(), await gauge()]).toEqual([[], 0]);
+  await lock.acquire(freshUser());
+  expect(await gauge()).toBe(1);
+  proxy.releaseHeld();
+  await until(async () => (await lock.acquire(freshUser())).outcome === "acquired", {
+    what: "Redis to be back",
+    boundMs: 20_000,
+  });
+  await until(async () => (await gauge()) === 0, { what: "the gauge", boundMs: 20_000 });
+  running.disable();
+  await telemetry.stop();
+});

@@ -1,0 +1,133 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { afterEach, describe, expect, test, vi } from "vitest";
+import type { CliLock } from "../../src/cli/context.ts";
+import { outlivedUserOf } from "../../src/cli/scan.ts";
+import { RedisStore } from "../../src/index.ts";
+import type { OutliveRequest } from "../../src/lock/store.ts";
+import { runMain } from "../support/cli.ts";
+import { ioredis6, untilReady } from "../support/clients.ts";
+import { freshUser } from "../support/ids.ts";
+import { commandOf, leaseOf, openLock } from "../support/locks.ts";
+import { observer } from "../support/observer.ts";
+import { sharedRedisPort } from "../support/redis-server.ts";
+import { until } from "../support/until.ts";
+import { closeFixtures, openDirect } from "./fixture.ts";
+
+afterEach(closeFixtures);
+
+const port = sharedRedisPort();
+const env = { REDIS_URL: `redis://127.0.0.1:${port}` };
+const times = { ttlMs: 800, maxHoldMs: 800, acquireTimeoutMs: 400, commandTimeoutMs: 200 };
+
+/** A user whose order goes on after its lock has run out. */
+async function outlived(options: { holder?: string; keyPrefix?: string } = {}) {
+  const [lock, user] = [
+    await openDirect({ ...times, holder: "web-3:4711", ...options }),
+    freshUser(),
+  ];
+  const lease = await leaseOf(lock, user);
+  await until(async () => (await lock.inspect(user)).outlived, { what: "the trace" });
+  const isOver = async () => (await lock.inspect(user)).outlived === undefined;
+  return { lock, user, lease, isOver };
+}
+
+describe("rule 19: the trace of an order that has outlived its lock", () => {
+  test("lasts an hour at most, and is in the slot of its lock whatever the client's prefix", async () => {
+    const { user, lease } = await outlived();
+    const redis = observer(port);
+    const key = `${lease.key}:{${lease.key}}:outlived`;
+    const [, takenAtMs, , reason, holder] = String(await redis.get(key)).split(":");
+    expect([reason, holder]).toEqual(["max-hold", "web-3%3A4711"]);
+    expect(Math.abs(Date.now() - Number(takenAtMs))).toBeLessThan(30_000);
+    const leftMs = Number(await redis.send("PTTL", key));
+    expect(leftMs).toBeGreaterThan(3_500_000);
+    expect(leftMs).toBeLessThanOrEqual(3_600_000);
+    await lease.release();
+    const client = ioredis6.connect(port, { keyPrefix: "shop:" });
+    await untilReady(client);
+    const prefixed = openLock({ store: new RedisStore(client), ...times });
+    const held = await leaseOf(prefixed, user);
+    await until(async () => (await prefixed.inspect(user)).outlived, { what: "the trace" });
+    expect(await redis.exists(`shop:${lease.key}:{shop:${lease.key}}:outlived`)).toBe(true);
+    await held.release();
+  });
+
+  test("is not written by a copy that was on its way when the order ended", async () => {
+    const client = ioredis6.connect(port);
+    await untilReady(client);
+    const store = new RedisStore(client);
+    const [lock, user] = [openLock({ store }), freshUser()];
+    const command = commandOf({ key: lock.keyFor(user), holder: "web-3%3A4711" });
+    const trace = { reason: "expired", takenAtMs: Date.now(), endedAtMs: Date.now() } as const;
+    const send = (more: Pick<OutliveRequest, "trace">, of = command) =>
+      new Promise((answer) =>
+        store.outlive({ command: of, deadlineMs: undefined, lifeMs: 5_000, answer, ...more }),
+      );
+    await send({ trace });
+    expect(await lock.inspect(user)).toMatchObject({ outlived: { reason: "expired" } });
+    // Another order's end takes nothing away.
+    await send({ trace: undefined }, commandOf({ key: command.key }));
+    expect(await lock.inspect(user)).toMatchObject({ outlived: { holder: "web-3:4711" } });
+    await send({ trace: undefined });
+    await send({ trace });
+    expect(await lock.inspect(user)).toEqual({ state: "free" });
+  });
+
+  test("is what show, list and watch say, in place of an all-clear", async () => {
+    const keyPrefix = `lock:${freshUser()}:`;
+    const { user, lease, isOver } = await outlived({ keyPrefix });
+    const onPrefix = ["--prefix", keyPrefix];
+    const shown = (await runMain(["show", user, ...onPrefix], env)).stdout;
+    expect(shown).toContain(`User ${user} is not locked`);
+    expect(shown).toContain("(max-hold), and may still be at work in process 4711 on web-3");
+    expect(shown).not.toContain("does not keep the user out now");
+    const listed = await runMain(["list", ...onPrefix], env);
+    expect(listed.stdout).toContain(
+      `The last order of user ${user} outlived its lock and may still be at work at web-3:4711`,
+    );
+    expect(listed.stdout).not.toContain("of no user id");
+    const noIds = await runMain(["list", "--no-ids", ...onPrefix], env);
+    expect(noIds.stdout).toContain("The last order of a user outlived its lock");
+    expect(noIds.stdout).not.toContain(user);
+    const { prefixes } = JSON.parse((await runMain(["list", "--json", ...onPrefix], env)).stdout);
+    expect(prefixes[0].outlived).toEqual([
+      expect.objectContaining({ userId: user, holder: "web-3:4711", reason: "max-hold" }),
+    ]);
+    const watching = runMain(["watch", user, "--for", "3s", ...onPrefix], env);
+    await sleep(1_500);
+    await lease.release();
+    const { stdout } = await watching;
+    expect(stdout).toMatch(
+      / free +its last order outlived its lock, which ended .* at web-3:4711\n/,
+    );
+    expect(stdout).toMatch(/ ended +its last order\n/);
+    expect(await isOver()).toBe(true);
+    const after = (await runMain(["show", user, ...onPrefix], env)).stdout;
+    expect(after).toContain("does not keep the user out now");
+  });
+});
+
+test("rule 19: a scan finds the user of a trace, whatever keyOf makes of the id", () => {
+  const plain = { keyPrefix: "shop:", keyFor: (user: string) => `shop:${user}` } as CliLock;
+  const keys = ["shop:a:b:{shop:a:b}:outlived", "shop:42:{app:shop:42}:outlived"];
+  expect(keys.map((key) => outlivedUserOf(plain, key))).toEqual(["a:b", "42"]);
+  expect(outlivedUserOf(plain, "shop:42:shop:42:outlived")).toBe("42");
+  expect(outlivedUserOf(plain, "shop:42:outlived")).toBe(undefined);
+});
+
+test("rule 19: an order at work beyond maxHoldMs is a process warning, once", async () => {
+  vi.resetModules();
+  const given = vi.spyOn(process, "emitWarning").mockImplementation(() => {});
+  const { MemoryStore, SubmitLock } = await import("../../src/index.ts");
+  const lock = new SubmitLock({ store: new MemoryStore(), ...times });
+  const [first, second] = [await lock.acquire("1"), await lock.acquire("2")];
+  if (first.outcome !== "acquired" || second.outcome !== "acquired") throw new Error("contended");
+  await until(async () => (await lock.inspect("2")).outlived, { what: "the end of both" });
+  expect(given).toHaveBeenCalledTimes(1);
+  expect(given.mock.calls[0]).toEqual([
+    expect.stringMatching(/had not ended when its lock did, after maxHoldMs \(800 ms\)/),
+    { type: "SubmitLockWarning", code: "SUBMIT_LOCK_OUTLIVED" },
+  ]);
+  given.mockRestore();
+  await lock.close({ timeoutMs: 0 });
+});
