@@ -39,13 +39,16 @@ export class Acquiring extends Timer {
   #holderId: string | undefined;
   #ended = false;
 
-  /** @param onEnd called once, within `acquireTimeoutMs`. */
-  constructor(runtime: LockRuntime, command: CallerCommand, onEnd: OnEnd) {
+  /**
+   * @param onEnd called once, within `acquireTimeoutMs`.
+   * @param waitedMs what the caller has waited before, of the same `acquireTimeoutMs`.
+   */
+  constructor(runtime: LockRuntime, command: CallerCommand, onEnd: OnEnd, waitedMs = 0) {
     super();
     this.#runtime = runtime;
     this.#command = command;
     this.#onEnd = onEnd;
-    this.#endsAt = this.#clock.startedAt + command.times.acquireTimeoutMs;
+    this.#endsAt = this.#clock.startedAt + command.times.acquireTimeoutMs - waitedMs;
   }
 
   begin(): void {

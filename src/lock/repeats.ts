@@ -202,13 +202,15 @@ function attempting(
   runtime: LockRuntime,
   command: CallerCommand,
   identity: string,
+  waitedMs: number,
 ): Promise<Parameters<OnEnd>> {
   const ofLock = attemptsOf(runtime);
   const attempt = new Promise<Parameters<OnEnd>>((resolve) => {
-    new Acquiring(runtime, command, (...ended) => {
+    const ended: OnEnd = (...end) => {
       ofLock.delete(identity);
-      resolve(ended);
-    }).begin();
+      resolve(end);
+    };
+    new Acquiring(runtime, command, ended, waitedMs).begin();
   });
   ofLock.set(identity, attempt);
   return attempt;
@@ -249,12 +251,15 @@ export async function acquireOrWait(
   // As the last look said. A crowd costs the others no more than its requests.
   if (crowd !== undefined && crowd.waiters.size >= forOne) return crowd.attempt;
   const underWay = attemptsOf(runtime).get(identity);
+  let waitedMs = 0;
   // No await without one: it registers itself before the next caller asks.
   if (underWay !== undefined) {
+    const from = performance.now();
     const [shared] = await underWay;
+    waitedMs = performance.now() - from;
     if (shared.outcome === "completed" || shared.outcome === "unavailable") return shared;
   }
-  const [attempt, run] = await attempting(runtime, command, identity);
+  const [attempt, run] = await attempting(runtime, command, identity, waitedMs);
   if (attempt.outcome !== "contended" || attempt.sameSubmission !== true) return attempt;
   const lookAgain = async (waitsFor: string | undefined) => {
     if (runtime.isDrained) throw closedAttempt().cause;

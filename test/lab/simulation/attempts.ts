@@ -45,6 +45,8 @@ export class Attempts {
         ? 2 * acquireTimeoutMs + waitMs + schedule.times.commandTimeoutMs + slackMs
         : acquireTimeoutMs,
       asked,
+      // The look that a pause has held up.
+      waits ? schedule.times.commandTimeoutMs + slackMs : 0,
     );
     if (waits) process.store.waiting.delete(key);
     if (attempt.outcome === "told") {
