@@ -250,8 +250,8 @@ export class NoFingerprintError extends SubmitLockError {
 
 /**
  * `SubmissionTable.once` of `submit-lock/sql`: its statements were not in one open transaction. It
- * was given a pool, nobody has sent BEGIN, or the transaction ended within `work`: then what `work`
- * wrote before that may stay, and its submission is not repeated.
+ * was given a pool, no BEGIN was sent, or the transaction ended within `work`: then the writes of
+ * `work` before that may stay, and its submission is not repeated.
  */
 export class TransactionRequiredError extends SubmitLockError {
   override readonly name = "TransactionRequiredError";

@@ -56,7 +56,7 @@ export class ReplyWatch implements Capture {
   /** The headers that the reply had before the handler began. */
   #outer: Picked = Object.create(null);
   #answer: AnswerToStore | undefined;
-  /** That of the error handler. */
+  /** The error handler's answer. */
   #others: AnswerToStore | undefined;
   #sends = 0;
   /** The handler has sent or returned a payload. */
@@ -196,7 +196,7 @@ export class ReplyWatch implements Capture {
     if (this.#answer !== undefined) return;
     this.#hasFailed = true;
     this.#raw?.failed();
-    // What the error handler makes goes through hooks of the application, also when it is repeated.
+    // The error handler's answer passes the application's hooks, also when it is repeated.
     if (this.#wanted !== undefined) hookInto(this.#reply.request);
   }
 

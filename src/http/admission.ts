@@ -32,7 +32,7 @@ export type Admission<Args extends unknown[]> =
   | { readonly kind: "unlocked"; readonly submission?: IdentifiedSubmission | undefined }
   /** Neither run the handler nor answer: the client has left, or the request was answered. */
   | { readonly kind: "gone" }
-  /** Call `answer`, and do not run the handler. A refusal has a `code`, whoever words the answer. */
+  /** Call `answer`, and do not run the handler. A refusal has a `code`, in any words. */
   | {
       readonly kind: "answer";
       readonly code?: ProblemCode | undefined;
@@ -206,7 +206,7 @@ function replayOf(
   isTold: boolean,
 ): Replay | undefined {
   const headers = listedHeaders(idempotency?.storedHeaders ?? new Set(), stored.headers);
-  // Of the body that was not kept.
+  // The coding of a body that was not kept.
   if (stored.body === undefined) delete headers["content-encoding"];
   const answer = { ...stored, headers };
   // A handler that calls `lease.complete` may have kept a status that a guard never keeps.

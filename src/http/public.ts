@@ -41,8 +41,8 @@ export interface IdempotencyOptions<Source> {
    */
   readonly maxBodyBytes?: number | undefined;
   /**
-   * How long a repeat of a submission in flight waits, in ms: 0 to 30 000. Whatever the first request
-   * is answered meanwhile, the repeat gets it, also what is not kept. @defaultValue 5 000
+   * How long a repeat of a submission in flight waits, in ms: 0 to 30 000. The repeat gets the first
+   * request's answer, also one that is not kept. @defaultValue 5 000
    */
   readonly waitMs?: number | undefined;
   /** An http(s) URL, for `type` and `Link` of the problems `idempotency_…`. @defaultValue none */

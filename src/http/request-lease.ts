@@ -136,7 +136,7 @@ export class RequestLease {
     return this.#capture?.isDone === true && IdentifiedSubmission.isStored(submission);
   }
 
-  /** Rule 25: the answer for repeats that are waiting for it now, whoever gave it. */
+  /** Rule 25: the answer for repeats that wait for it now, the handler's or the error handler's. */
   #told(answer: AnswerToStore | undefined): AnswerToStore | undefined {
     const { options, submission } = this;
     if (submission === undefined || !options.idempotency?.waitMs) return undefined;

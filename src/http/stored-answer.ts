@@ -155,7 +155,7 @@ export function listedHeaders(
 
 /**
  * Takes away what was on the response before the handler began and has not changed: outer middleware
- * makes it anew for each request. Headers of the body stay, whoever has set them.
+ * makes it anew for each request. Headers of the body stay, also those of outer middleware.
  */
 export function withoutOuter(headers: Picked, outer: Picked): Picked {
   for (const name in outer) {

@@ -72,7 +72,7 @@ export interface Lease {
    * (`expired`, `max-hold`) is lost the smaller of 1 s and a tenth of `ttlMs` before its end. Never
    * aborts once `release` or `complete` was called.
    *
-   * Whoever looks at it (`aborted`, `reason`, `throwIfAborted`) is told by the clock, also in a process
+   * A look at it (`aborted`, `reason`, `throwIfAborted`) is judged by the clock, also in a process
    * that was stopped or on a machine that slept; its listeners are told when a timer has run. Between
    * a look and the database a process can still stop: keep a unique key in the order table, too.
    */

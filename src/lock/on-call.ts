@@ -59,7 +59,7 @@ export interface ForgetOptions {
 /**
  * The outcome of a `forget`. `forgotten`: the record with this answer is gone, and the next retry
  * runs. `none`: no answer was kept. `in-flight`: the submission is under way; nothing was done.
- * `changed`: another run has recorded meanwhile; nothing was done.
+ * `changed`: another run has recorded since the look; nothing was done.
  */
 export type ForgetResult =
   | { readonly outcome: "forgotten"; readonly answer: StoredAnswer; readonly ageMs: number }

@@ -122,7 +122,7 @@ function placeOf({ key, submission }: Place, head: string): string {
   return `${key}\n${submission?.id}\n${head}`;
 }
 
-/** The same memory. */
+/** Shares the record's memory where that is not a text. */
 function bytesOf(text: RecordBytes): Buffer {
   if (typeof text === "string") return Buffer.from(text);
   return Buffer.from(text.buffer, text.byteOffset, text.byteLength);

@@ -111,7 +111,7 @@ interface Waiter {
  */
 class Watch {
   readonly waiters = new Set<Waiter>();
-  /** That of its first caller. */
+  /** The first caller's attempt. */
   readonly attempt: SubmissionAttempt;
   readonly #look: (waitsFor: string | undefined) => Promise<Seen>;
   readonly #acquireTimeoutMs: number;
@@ -127,7 +127,7 @@ class Watch {
     this.#acquireTimeoutMs = acquireTimeoutMs;
   }
 
-  /** @param over called as soon as nobody waits any more: a later caller needs another watch. */
+  /** @param over called as soon as no caller waits any more: a later one needs another watch. */
   async run(over: () => void): Promise<void> {
     for (let round = 0; this.waiters.size > 0; round++) {
       const ends = [...this.waiters].map(({ endsAt }) => endsAt);
@@ -179,7 +179,7 @@ class Watch {
 const undecided: Seen = { outcome: "in-flight" };
 const silent: Seen = { outcome: "unknown" };
 
-/** What the callers of one lock wait for, by key, submission and content. */
+/** The watches of each lock's callers, by key, submission and content. */
 const watches = new WeakMap<LockRuntime, Map<string, Watch>>();
 
 /** How many callers wait for a submission of this lock. */
@@ -189,7 +189,7 @@ export function waitingOn(runtime: LockRuntime): number {
   return count;
 }
 
-/** The attempts under way: repeats of a kept answer fetch it once for all that come meanwhile. */
+/** The attempts under way: repeats of a kept answer that arrive during a fetch share it. */
 const attempts = new WeakMap<LockRuntime, Map<string, Promise<Parameters<OnEnd>>>>();
 
 function attemptsOf(runtime: LockRuntime): Map<string, Promise<Parameters<OnEnd>>> {
@@ -221,10 +221,10 @@ export type RepeatAttempt =
   | (SubmissionAttempt & {
       /** A repeat that learned nothing of the first run: it must not run, Redis away or not. */
       readonly isRepeat?: true;
-      /** The same submission was in flight, and has ended without an answer that can be shown. */
+      /** This submission was in flight, and has ended without an answer that can be shown. */
       readonly hasEnded?: true;
     })
-  /** The same submission was in flight, and has ended with this answer, which is not kept. */
+  /** This submission was in flight, and has ended with this answer, which is not kept. */
   | { readonly outcome: "told"; readonly answer: StoredAnswer; readonly ageMs: number };
 
 /**

@@ -61,7 +61,7 @@ export interface LockRequest<Reply> {
 export interface AcquireRequest extends LockRequest<AcquireReply> {
   /** Takes nothing: a free key is left free, with the answer `outOfWindow`. */
   readonly onlyLooks: boolean;
-  /** Of a look: the owner id of the run whose answer may be {@link ToldAnswer}. */
+  /** For a look: the owner id of the run whose answer may be {@link ToldAnswer}. */
   readonly waitsFor?: string | undefined;
 }
 
@@ -133,13 +133,13 @@ export interface GrantedAnswer<Kind extends "taken" | "mine"> extends Answered<K
 }
 
 export interface CompletedAnswer extends Answered<"completed"> {
-  /** That of {@link CompleteRequest.record}. */
+  /** The first run's {@link CompleteRequest.record}. */
   readonly record: RecordBytes;
 }
 
 /** Only for a look: the run it waits for has let the key go, and told this. */
 export interface ToldAnswer extends Answered<"told"> {
-  /** That of {@link ReleaseRequest.told}. */
+  /** The run's {@link ReleaseRequest.told}. */
   readonly record: RecordBytes;
 }
 

@@ -22,7 +22,7 @@ export interface Submission {
   readonly retainMs?: number | undefined;
 }
 
-/** What a submission is in the application's database: equal at all doors, different for others. */
+/** Identifies a submission in the application's database: equal at all doors, unlike all others. */
 export interface SubmissionIdentity {
   /** 22 characters, made of the user and the submission's id. */
   readonly id: string;

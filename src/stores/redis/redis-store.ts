@@ -244,7 +244,7 @@ export class RedisStore implements LockStore {
     try {
       return this.#client.cork?.();
     } catch {
-      // The client's members may be anybody's: then each call is a write of its own.
+      // The application may have replaced this member: then each call is a write of its own.
       return undefined;
     }
   }

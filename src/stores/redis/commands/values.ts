@@ -2,7 +2,7 @@ import type { LockCommand } from "../../../lock/store.ts";
 import { longestCooldownMs, longestTtlMs } from "../../../validation.ts";
 
 /**
- * What the keys hold, as scripts read it. A lock's key:
+ * The values of the keys, as scripts read them. A lock's key:
  *
  * ```
  * <owner id>:<fencing token>:<ttlMs>:<maxHoldMs>:<holder>:<submission>:<fingerprint>   a lease
