@@ -175,10 +175,10 @@ function idsOf(
     if (path === undefined) throw new CliError('--route: expected such as "POST /orders"');
     if (parsed.kind !== "key")
       throw new CliError("--key: expected the Idempotency-Key as it was sent");
-    ids.push(keyId(scope, `${method} ${path}`, parsed.key));
+    ids.push(keyId(user, scope, `${method} ${path}`, parsed.key));
   }
   if (submission !== undefined) {
-    ids.push(derivedId(scope, submission), identify(user, { id: submission }).id);
+    ids.push(derivedId(user, scope, submission), identify(user, { id: submission }).id);
     if (/^[\w-]{22}$/.test(submission)) ids.push(submission);
   }
   return ids;

@@ -108,7 +108,7 @@ async function decide<Source, Args extends unknown[]>(
 
   const found =
     idempotency &&
-    (await identify(idempotency, options, source, exchange, key).catch((error) =>
+    (await identify(idempotency, options, source, exchange, key, userId).catch((error) =>
       fail(options, exchange, error, key),
     ));
   if (found !== undefined && "reason" in found) return refuse(options, exchange, found, key);

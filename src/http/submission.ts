@@ -1,6 +1,7 @@
 import type { Lease } from "../lock/lease.ts";
 import type { AnswerToStore } from "../lock/record.ts";
-import { checkText, hash22, type IdentifiedOptions, isText } from "../lock/submission.ts";
+import { checkText, guardId, hash22, type IdentifiedOptions, isText } from "../lock/submission.ts";
+import { submitKey, type UserId } from "../lock/submit-key.ts";
 import { warnOnce } from "../validation.ts";
 import { fingerprintOf } from "./fingerprint.ts";
 import type { ResolvedIdempotency } from "./options.ts";
@@ -60,6 +61,7 @@ type Identification =
  * Finds the submission's id and fingerprint before the handlers run: they may change the body.
  *
  * @param scope a text that belongs to the user alone: the key of the user's lock.
+ * @param userId whose mark the id has.
  * @throws NoFingerprintError (as a rejection) for a payload that cannot be compared, and a body that
  * no parser has read where `submissionId` returned nothing; InvalidOptionError; errors of callbacks.
  */
@@ -69,6 +71,7 @@ export async function identify<Source>(
   source: Source,
   exchange: Exchange,
   scope: string,
+  userId: UserId,
 ): Promise<Identification | undefined> {
   const { except, retainMs } = options;
   const chosen = options.fingerprint ?? (except && (() => payload(source, except)));
@@ -86,7 +89,7 @@ export async function identify<Source>(
         return { reason: "id-invalid", why };
       }
       const text = checkText("idempotency.submissionId", derived);
-      const id = derivedId(scope, text);
+      const id = derivedId(userId, scope, text);
       const given = await chosen?.(source);
       const fingerprint = given === undefined ? undefined : fingerprintOf(id, given);
       const submission = new IdentifiedSubmission(id, fingerprint, "derived");
@@ -112,20 +115,20 @@ export async function identify<Source>(
     }
     return undefined;
   }
-  const id = keyId(scope, `${method} ${path(source)}`, header.key);
+  const id = keyId(userId, scope, `${method} ${path(source)}`, header.key);
   const fingerprint = fingerprintOf(id, await (chosen ?? payload)(source));
   const submission = new IdentifiedSubmission(id, fingerprint, "key");
   return { submission, asked: { identity: { id, fingerprint }, retainMs } };
 }
 
 /** The id of a submission that the client's own key names. @param route such as `POST /orders`. */
-export function keyId(scope: string, route: string, key: string): string {
-  return hash22(`key\n${scope}\n${route}\n${key}`);
+export function keyId(userId: UserId, scope: string, route: string, key: string): string {
+  return guardId(submitKey("", userId), hash22(`key\n${scope}\n${route}\n${key}`));
 }
 
 /** The id of a submission that `submissionId` names. */
-export function derivedId(scope: string, text: string): string {
-  return hash22(`derived\n${scope}\n${text}`);
+export function derivedId(userId: UserId, scope: string, text: string): string {
+  return guardId(submitKey("", userId), hash22(`derived\n${scope}\n${text}`));
 }
 
 type IdempotencyKey =

@@ -6,8 +6,8 @@ import { Redis } from "ioredis";
 import supertest from "supertest";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { submitGuard } from "../../src/express/index.ts";
+import { keyId } from "../../src/http/submission.ts";
 import { RedisStore, type SealOptions, type SubmitLock } from "../../src/index.ts";
-import { hash22 } from "../../src/lock/submission.ts";
 import { closeClients, redisClients, untilReady } from "../support/clients.ts";
 import { command } from "../support/command.ts";
 import { closeLocks, openLock } from "../support/locks.ts";
@@ -65,7 +65,7 @@ async function placed(seal: SealOptions | undefined): Promise<string> {
 }
 
 const scope = "lock:submit:maria";
-const idOf = (key: string) => hash22(`key\n${scope}\nPOST /orders\n${key}`);
+const idOf = (key: string) => keyId("maria", scope, "POST /orders", key);
 /** Bodies, headers, a status, and the ids that a thief of the disk can calculate. */
 const traces = ["Maria Secret", "/orders/secret-", '"s":203', idOf("order-7"), idOf("order-999")];
 

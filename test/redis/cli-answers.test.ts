@@ -85,7 +85,7 @@ describe("answers", () => {
     ["the same key without quotes", ["--key", "order-7", "--route", "POST /orders"]],
   ])("finds the answer of %s", async (_what, args) => {
     const { lock, user } = await openShop();
-    const id = keyId(lock.keyFor(user), "POST /orders", "order-7");
+    const id = keyId(user, lock.keyFor(user), "POST /orders", "order-7");
     const attempt = await lock.acquireOrWait(user, { identity: { id, fingerprint: undefined } }, 0);
     if (attempt.outcome !== "acquired") throw new Error(attempt.outcome);
     await attempt.lease.complete({ status: 201 });
