@@ -1,6 +1,7 @@
 import * as crypto from "node:crypto";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
+import { derivedId, keyId } from "../../src/http/submission.ts";
 import {
   hash22,
   identify,
@@ -78,4 +79,35 @@ test("an answer is kept for twice the budget of an acquire at least, and for a s
   expect(() => resolveRetainMs("retainMs", 999, 20)).toThrow(/from 1000 to/);
   expect(resolveRetainMs("retainMs", 20_000, 10_000)).toBe(20_000);
   expect(() => resolveRetainMs("retainMs", 19_999, 10_000)).toThrow(/from 20000 to/);
+});
+
+describe("the id of a guarded request", () => {
+  const id = keyId(42, "lock:submit:42", "POST /orders", "order-7");
+
+  test("is the same submission for identify, with its fingerprint as it is", () => {
+    const fingerprint = hash22("content");
+    expect(identify(42, { id, fingerprint })).toEqual({ id, fingerprint });
+    expect(identify("42", { id })).toEqual({ id, fingerprint: undefined });
+  });
+
+  test("is any other text to another user, and so is one that was changed", () => {
+    for (const [user, text] of [
+      [43, id],
+      [42, `${id.slice(0, -1)}${id.endsWith("x") ? "y" : "x"}`],
+      [42, hash22("text of a client")],
+    ] as const) {
+      expect(identify(user, { id: text }).id).not.toBe(text);
+    }
+  });
+
+  test("differs by user, scope, route and key", () => {
+    const others = [
+      keyId(43, "lock:submit:43", "POST /orders", "order-7"),
+      keyId(42, "refund:42", "POST /orders", "order-7"),
+      keyId(42, "lock:submit:42", "POST /carts", "order-7"),
+      keyId(42, "lock:submit:42", "POST /orders", "order-8"),
+      derivedId(42, "lock:submit:42", "order-7"),
+    ];
+    expect(new Set([id, ...others].map((each) => each.slice(0, 18))).size).toBe(6);
+  });
 });
