@@ -170,6 +170,15 @@ describe("a quick start", () => {
     },
   );
 
+  test.each(starts)(
+    "for $name begins without Redis, and refuses orders",
+    async ({ code, language }) => {
+      const away = { REDIS_URL: `redis://127.0.0.1:${await freePort()}` };
+      const { url } = await project.serve(`away.${language}`, code, away);
+      expect(await submitTo(url)(freshUser())).toBe(503);
+    },
+  );
+
   test("is tried with two clicks and a late one: one order, and its answer each time", async () => {
     const tried = page("README.md").blocks.find(({ code }) => code.includes("curl"))?.code ?? "";
     expect(tried).toMatch(/^for click in 1 2; do curl -i .* & done; wait\n$/);
