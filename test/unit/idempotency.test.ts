@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import { resolveIdempotencyOptions } from "../../src/http/options.ts";
 import { problemOf } from "../../src/http/refusals.ts";
 import { resolveStoredHeaders } from "../../src/http/stored-answer.ts";
-import { parseIdempotencyKey } from "../../src/http/submission.ts";
+import { parseIdempotencyKey } from "../../src/index.ts";
 
 const printable = Array.from({ length: 95 }, (_, i) => String.fromCharCode(32 + i));
 const texts = fc.string({ unit: fc.constantFrom(...printable), minLength: 1, maxLength: 255 });
@@ -114,7 +114,15 @@ test.each<[what: string, lines: string[]]>([
   ["another escape", ['"sec\\ret"']],
   ["an escaped closing quote", ['"secret\\"']],
 ])("%s: the key is invalid", (_what, lines) => {
-  expect(parseIdempotencyKey(lines)).toEqual({ kind: "invalid" });
+  expect(parseIdempotencyKey(lines)).toEqual({
+    kind: "invalid",
+    why: expect.stringContaining("Send one key"),
+  });
+});
+
+test("a line may be given as it is, or not at all", () => {
+  expect(parseIdempotencyKey('"8e03"')).toEqual(key("8e03"));
+  expect(parseIdempotencyKey(undefined)).toEqual({ kind: "missing" });
 });
 
 test("a long line is read in linear time", () => {
