@@ -21,10 +21,11 @@ export type ProblemCode =
 export interface Problem {
   readonly status: number;
   readonly code: ProblemCode;
-  /**
-   * `Submit-Lock-Code` (the code), `Content-Type`, `Cache-Control: no-store`, and `Retry-After` and
-   * `Link` where they apply.
-   */
+  /** Of the problem document (RFC 9457): what happened, in a few words. */
+  readonly title: string;
+  /** Of the problem document: what happened, and what the client should do. */
+  readonly detail: string;
+  /** `Submit-Lock-Code`, `Content-Type`, `Cache-Control: no-store`; at times `Retry-After`, `Link`. */
   readonly headers: Readonly<Record<string, string>>;
   readonly body: string;
 }
@@ -173,6 +174,8 @@ export function problemFor(
   return {
     status,
     code,
+    title,
+    detail,
     // Frozen, because the application's functions (onContended and the others) get this object.
     headers: Object.freeze({
       ...(type === undefined ? {} : { Link: `<${type}>; rel="describedby"` }),

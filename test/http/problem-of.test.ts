@@ -179,3 +179,28 @@ describe("the problem of an error", () => {
     expect(isSubmitLockError(error)).toBe(/Option|Value|Fingerprint/.test(`${error}`));
   });
 });
+
+test("title and detail are those of the document, for a page too", () => {
+  const error = new LockClosedError("closed");
+  const problem = problemOf(error) ?? expect.fail("none");
+  const { title, detail, status, code } = problem;
+  expect(JSON.parse(problem.body)).toEqual({ type: "about:blank", title, status, detail, code });
+  const { headers, ...page } = problemOf(error, "text/html") ?? expect.fail("none");
+  expect(page).toMatchObject({ title, detail, status, code });
+  expect(headers["Content-Type"]).toContain("text/html");
+});
+
+test("a guard's own functions get them, to add a member of their own", async () => {
+  const lock = openLock({ store: new MemoryStore() });
+  const guard = submitGuard({
+    lock,
+    userId: () => undefined,
+    onAnonymous: (_req, res, _next, { problem: { headers, status, title, detail } }) => {
+      res.writeHead(status, headers).end(JSON.stringify({ title, detail, shop: "7" }));
+    },
+  });
+  const app = express().post("/orders", guard);
+  const { text } = await supertest(app).post("/orders");
+  const detail = expect.stringContaining("You are not signed in");
+  expect(JSON.parse(text)).toEqual({ title: "Unauthorized", detail, shop: "7" });
+});
