@@ -1,6 +1,7 @@
 import { InvalidOptionError, NoFingerprintError } from "../errors.ts";
 import { admit } from "../http/admission.ts";
 import { type GuardOptions, resolveGuardOptions } from "../http/options.ts";
+import { checkPlace } from "../http/place.ts";
 import type { RequestSubmission } from "../http/public.ts";
 import type { RequestLease } from "../http/request-lease.ts";
 import { headersToRepeat, listedHeaders } from "../http/stored-answer.ts";
@@ -95,6 +96,8 @@ export function submitGuard<Req extends Request = Request>(
     payload: payloadOf,
   });
 
+  let isInPlace = false;
+
   async function enter(handler: AnyHandler, request: Req, rest: unknown[]): Promise<Response> {
     const exchange = new FetchExchange(request);
     const keepAlive = async (promise: Promise<unknown>) => {
@@ -179,13 +182,15 @@ export function submitGuard<Req extends Request = Request>(
   return {
     protect: <Handler extends AnyHandler>(handler: Handler) => {
       if (typeof handler !== "function") throw invalidOption("protect", "a handler", handler);
-      const protectedHandler = (request: Req, ...rest: unknown[]): Promise<Response> =>
-        enter(handler, request, rest).catch((error) => {
+      const protectedHandler = (request: Req, ...rest: unknown[]): Promise<Response> => {
+        if (!isInPlace) isInPlace = checkPlace("fetch", [request, ...rest]);
+        return enter(handler, request, rest).catch((error) => {
           // Fetch has no error handler that reads a status: what the client has caused is answered.
           const problem = error instanceof NoFingerprintError ? problemOf(error) : undefined;
           if (problem === undefined) throw error;
           return responseOf(problem);
         });
+      };
       return protectedHandler as unknown as ProtectedHandler<Handler>;
     },
   };
