@@ -183,18 +183,17 @@ async function run(
   // After next(), later handlers go on unseen; after next(error), the answer is not the handler's.
   const forward: Next = (error) => {
     if (goesOn(error)) passedOn = true;
-    else held.failed(error);
-    next(error);
+    next(goesOn(error) ? error : held.failed(error));
   };
   try {
     const returned = handler(forward) as PromiseLike<unknown> | undefined;
     isPromise = typeof returned?.then === "function";
     if (isPromise) value = await returned;
   } catch (error) {
-    held.failed(error);
+    const own = held.failed(error);
     try {
       // First: for a client that has left, the end of the work is the end, and those who wait get this.
-      fail(error, next);
+      fail(own, next);
     } finally {
       if (isPromise) held.finished();
       // A handler without a promise may have started work before it threw.

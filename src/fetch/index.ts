@@ -148,8 +148,9 @@ export function submitGuard<Req extends Request = Request>(
     try {
       response = await handler(request, ...rest);
     } catch (error) {
-      unanswered(error);
-      throw error;
+      const own = held.errorOf(error);
+      unanswered(own);
+      throw own;
     }
     if (!isOwner) {
       ended();

@@ -85,8 +85,7 @@ export function submitGuard<Ctx extends AnyContext = Context>(
         await next();
         capture?.settled();
       } catch (error) {
-        held.failed(error);
-        throw error;
+        throw held.failed(error);
       } finally {
         watch(ctx, bodies, held, capture);
       }
