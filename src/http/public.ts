@@ -17,7 +17,10 @@ type NoId = undefined | null | "";
 
 /** How a guard recognises a submission that is sent again. Its callbacks get a `Source`. */
 export interface IdempotencyOptions<Source> {
-  /** The `Idempotency-Key` header; "required": 400 without any id. @defaultValue "optional" */
+  /**
+   * The `Idempotency-Key` header; "required": 400 without any id, "ignored": 400 without one of
+   * `submissionId`. @defaultValue "optional"
+   */
   readonly key?: "optional" | "required" | "ignored" | undefined;
   /**
    * Returns the application's id of a submission: cart id and version, or a token in the form; 1 to

@@ -103,7 +103,7 @@ export async function identify<Source>(
   if (header.kind === "missing") {
     // An id in a body that no parser has read would protect nothing, without a word.
     if (options.submissionId !== undefined) await checkParsed?.(source);
-    if (options.key === "required") return { reason: "key-missing" };
+    if (options.key !== "optional") return { reason: "key-missing" };
     if (options.submissionId !== undefined) {
       warnOnce(
         "SUBMIT_LOCK_NO_SUBMISSION_ID",
