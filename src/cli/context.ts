@@ -121,6 +121,7 @@ export function helpOf(name?: string): string[] {
   return [
     ...[`${program} <command> [options]`, "", ...about, ""],
     `Where Redis is: REDIS_URL or --url; see ${program} <command> --help.`,
+    `The version: ${program} --version.`,
     "Exit codes: 0 done, 1 doctor found a failure or free met another holder, 2 usage or no client,",
     "  3 no answer of Redis within 2 s, or Redis cannot serve now, 4 not permitted.",
   ];
