@@ -37,14 +37,6 @@ const maxRecords = 10_000;
  * Locks in this process only: for development, demonstrations and unit tests. Two processes do not
  * see each other's locks, so a process warning with the code `SUBMIT_LOCK_MEMORY_STORE` is emitted,
  * once, when `NODE_ENV` is `production`. Keeps no more than the latest 10 000 answers.
- *
- * @example
- * ```ts
- * const store = new MemoryStore();
- * const lock = new SubmitLock({ store });
- * store.play("unreachable"); // from now on a guard answers 503
- * store.play("none"); // and orders go through again
- * ```
  */
 export class MemoryStore implements LockStore {
   readonly #entries = new Map<string, Entry>();
