@@ -21,9 +21,9 @@ export type ProblemCode =
 export interface Problem {
   readonly status: number;
   readonly code: ProblemCode;
-  /** Of the problem document (RFC 9457): what happened, in a few words. */
+  /** The title of the problem document (RFC 9457): what happened, in a few words. */
   readonly title: string;
-  /** Of the problem document: what happened, and what the client should do. */
+  /** The detail of the problem document: what happened, and what the client should do. */
   readonly detail: string;
   /** `Submit-Lock-Code`, `Content-Type`, `Cache-Control: no-store`; at times `Retry-After`, `Link`. */
   readonly headers: Readonly<Record<string, string>>;
