@@ -1,10 +1,10 @@
 // What section 6 of the Agentic Commerce Protocol's checkout asks of the routes that an agent posts
 // to, for each framework. test/http/once-acp.test.ts holds it against each sentence of that section.
-import { createHash } from "node:crypto";
 import type { Request, RequestHandler, Response } from "express";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { MiddlewareHandler } from "hono";
 import type { Context, Middleware } from "koa";
+import { fingerprintOf } from "submit-lock";
 import type {
   Contended,
   KeyMissing,
@@ -36,9 +36,7 @@ export function lockName(
 ): string | undefined {
   if (identity === undefined) return undefined;
   if (sessionId !== undefined) return `${identity}:${sessionId}`;
-  return `${identity}:new:${createHash("sha256")
-    .update(key ?? "")
-    .digest("base64url")}`;
+  return `${identity}:new:${fingerprintOf(key ?? "")}`;
 }
 
 interface Refused {

@@ -1,4 +1,5 @@
 export * from "./errors.ts";
+export { type IdempotencyKey, parseIdempotencyKey } from "./idempotency-key.ts";
 export type {
   AcquireMessage,
   CompleteMessage,
@@ -34,15 +35,18 @@ export type { AnswerHeaders, AnswerToStore, StoredAnswer } from "./lock/record.t
 export type { LookUp, RepeatAttempt } from "./lock/repeats.ts";
 export type { SealOptions, Unreadable } from "./lock/seal.ts";
 export type * from "./lock/store.ts";
-export type {
-  AcquireOptions,
-  IdentifiedOptions,
-  Submission,
-  SubmissionIdentity,
+export {
+  type AcquireOptions,
+  fingerprintOf,
+  type IdentifiedOptions,
+  type Submission,
+  type SubmissionIdentity,
 } from "./lock/submission.ts";
 export type { UserId } from "./lock/submit-key.ts";
 export { type CloseOptions, SubmitLock } from "./lock/submit-lock.ts";
 export type { WithLockOptions } from "./lock/waiting.ts";
+export { type Problem, type ProblemCode, problemOf } from "./problem.ts";
 export { MemoryStore } from "./stores/memory-store.ts";
+export type { Outage } from "./stores/outages.ts";
 export type { RedisClient } from "./stores/redis/clients/port-of.ts";
 export { RedisStore, type RedisStoreOptions } from "./stores/redis/redis-store.ts";

@@ -9,9 +9,13 @@ export const longestCooldownMs = 60_000;
 export const notARecord =
   "the record's key has a value that submit-lock did not write. Delete it, or set another keyPrefix";
 
-/** Describes a wrong value for a message: its text if that is short, or its kind. */
+/** A user and a password, or parameters that may hold them, within a URL. */
+const mayHaveSecret = /:.*@|:\/\/.*\?/s;
+
+/** Describes a wrong value for a message: its text if that is short and no secret, or its kind. */
 export function describe(value: unknown): string {
   if (typeof value === "string") {
+    if (value.length <= 60 && mayHaveSecret.test(value)) return "a URL";
     return value.length > 60 ? `a string of ${value.length} characters` : JSON.stringify(value);
   }
   if (typeof value === "function") return "a function";

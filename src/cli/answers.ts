@@ -1,5 +1,6 @@
 import { isUtf8 } from "node:buffer";
-import { derivedId, keyId, parseIdempotencyKey } from "../http/submission.ts";
+import { derivedId, keyId } from "../http/submission.ts";
+import { parseIdempotencyKey } from "../idempotency-key.ts";
 import type { StoredAnswer } from "../lock/record.ts";
 import type { LookUp } from "../lock/repeats.ts";
 import { identify } from "../lock/submission.ts";
@@ -171,7 +172,7 @@ function idsOf(
   const ids: string[] = [];
   if (key !== undefined && route !== undefined) {
     const [, method, path] = /^([A-Z]+) (\/\S*)$/.exec(route) ?? [];
-    const parsed = parseIdempotencyKey([key]);
+    const parsed = parseIdempotencyKey(key);
     if (path === undefined) throw new CliError('--route: expected such as "POST /orders"');
     if (parsed.kind !== "key")
       throw new CliError("--key: expected the Idempotency-Key as it was sent");

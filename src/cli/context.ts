@@ -1,6 +1,7 @@
 import { type ParseArgsConfig, parseArgs } from "node:util";
 import type { SubmitLock } from "../lock/submit-lock.ts";
 import type { ClientPort } from "../stores/redis/clients/port.ts";
+import { describe } from "../validation.ts";
 import { CliError } from "./failure.ts";
 import { program, quoted, type Terminal } from "./terminal.ts";
 
@@ -120,6 +121,7 @@ export function helpOf(name?: string): string[] {
   return [
     ...[`${program} <command> [options]`, "", ...about, ""],
     `Where Redis is: REDIS_URL or --url; see ${program} <command> --help.`,
+    `The version: ${program} --version.`,
     "Exit codes: 0 done, 1 doctor found a failure or free met another holder, 2 usage or no client,",
     "  3 no answer of Redis within 2 s, or Redis cannot serve now, 4 not permitted.",
   ];
@@ -139,7 +141,7 @@ export class Arguments {
     const help = Object.hasOwn(helps, name) ? helps[name] : undefined;
     if (help === undefined) {
       const names = Object.keys(helps).join(", ");
-      const got = name === "" ? "none" : `"${name}"`;
+      const got = name === "" ? "none" : describe(name);
       const text = `expected a command (${names}) as the first argument, got ${got}`;
       throw new CliError(`${text}. Try: ${program} --help`);
     }
@@ -164,7 +166,7 @@ export class Arguments {
     }
     if (takesId) this.id = positionals.shift() ?? "";
     if (positionals.length === 0) return;
-    const text = `${name} takes ${this.takesUser ? "one user id" : "options only"}, got "${positionals[0]}" as well`;
+    const text = `${name} takes ${this.takesUser ? "one user id" : "options only"}, got ${describe(positionals[0])} as well`;
     throw new CliError(`${text}. A user id with spaces needs quotes`);
   }
 
@@ -187,7 +189,9 @@ export class Arguments {
     const [, digits, unit = ""] = /^(\d+(?:\.\d+)?)(ms|s|m|min|h)$/.exec(typed) ?? [];
     const ms = Number(digits) * (units[unit] ?? Number.NaN);
     if (Number.isFinite(ms)) return ms;
-    throw new CliError(`--${option}: expected a time such as 30s, 2min or 1h, got "${typed}"`);
+    throw new CliError(
+      `--${option}: expected a time such as 30s, 2min or 1h, got ${describe(typed)}`,
+    );
   }
 
   /**

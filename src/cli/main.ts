@@ -1,3 +1,5 @@
+import { realpathSync } from "node:fs";
+import { createRequire } from "node:module";
 import { submitKey } from "../lock/submit-key.ts";
 import { answers, forget } from "./answers.ts";
 import { connect } from "./connect.ts";
@@ -19,6 +21,12 @@ export const commands: Readonly<Record<string, CliCommand>> = {
 export async function main(argv: readonly string[], terminal: Terminal): Promise<number> {
   let connection: CliTarget | undefined;
   try {
+    if (argv[0] === "--version") {
+      // The program's own package. `import.meta` does not compile to CommonJS, as all sources must.
+      const own = createRequire(realpathSync(process.argv[1] ?? "."));
+      terminal.print([own("submit-lock/package.json").version]);
+      return exitCode.done;
+    }
     const args = /^(--help|-h|help)$/.test(argv[0] ?? "") ? undefined : new Arguments(argv);
     if (args === undefined || args.has("help")) {
       terminal.print(helpOf(args?.name));

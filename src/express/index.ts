@@ -3,6 +3,7 @@ import type { NextFunction, Request, RequestHandler, Response } from "express";
 import { AnsweredTwiceError, InvalidOptionError } from "../errors.ts";
 import { admit } from "../http/admission.ts";
 import { type GuardOptions, resolveGuardOptions } from "../http/options.ts";
+import { checkPlace } from "../http/place.ts";
 import type { RequestSubmission } from "../http/public.ts";
 import { type RequestLease, warnIfHeldToMaxHold } from "../http/request-lease.ts";
 import { headersToRepeat } from "../http/stored-answer.ts";
@@ -105,6 +106,8 @@ export function submitGuard<Req extends IncomingMessage = Request>(
     ...contentAdapter(contentOf),
   });
 
+  let isInPlace = false;
+
   /** Never rejects: `next` gets errors. */
   async function enter(
     req: IncomingMessage,
@@ -141,6 +144,7 @@ export function submitGuard<Req extends IncomingMessage = Request>(
   }
 
   function submitGuardMiddleware(req: IncomingMessage, res: ServerResponse, next: Next): void {
+    if (!isInPlace) isInPlace = checkPlace("express", [req, res]);
     void enter(req, res, next, (forward) => forward());
   }
 
@@ -154,6 +158,7 @@ export function submitGuard<Req extends IncomingMessage = Request>(
       );
     }
     return function protectedHandler(this: unknown, req, res, next) {
+      if (!isInPlace) isInPlace = checkPlace("express", [req, res]);
       return enter(req, res, next, (forward) => Reflect.apply(handler, this, [req, res, forward]));
     };
   }
@@ -178,18 +183,17 @@ async function run(
   // After next(), later handlers go on unseen; after next(error), the answer is not the handler's.
   const forward: Next = (error) => {
     if (goesOn(error)) passedOn = true;
-    else held.failed(error);
-    next(error);
+    next(goesOn(error) ? error : held.failed(error));
   };
   try {
     const returned = handler(forward) as PromiseLike<unknown> | undefined;
     isPromise = typeof returned?.then === "function";
     if (isPromise) value = await returned;
   } catch (error) {
-    held.failed(error);
+    const own = held.failed(error);
     try {
       // First: for a client that has left, the end of the work is the end, and those who wait get this.
-      fail(error, next);
+      fail(own, next);
     } finally {
       if (isPromise) held.finished();
       // A handler without a promise may have started work before it threw.

@@ -1,6 +1,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { admit } from "../http/admission.ts";
 import { type GuardOptions, resolveGuardOptions } from "../http/options.ts";
+import { checkPlace } from "../http/place.ts";
 import type { RequestSubmission } from "../http/public.ts";
 import { headersToRepeat } from "../http/stored-answer.ts";
 import type { Lease } from "../lock/lease.ts";
@@ -75,6 +76,8 @@ export function submitGuard<Req extends FastifyRequest = FastifyRequest>(
     ...contentAdapter(contentOf),
   });
 
+  let isInPlace = false;
+
   async function enter(
     app: FastifyInstance,
     request: Req,
@@ -109,6 +112,7 @@ export function submitGuard<Req extends FastifyRequest = FastifyRequest>(
         throw invalidOption("protect", expected, handler);
       }
       return function protectedHandler(this: FastifyInstance, request: Req, reply: FastifyReply) {
+        if (!isInPlace) isInPlace = checkPlace("fastify", [request, reply]);
         return enter(this, request, reply, handler);
       } as Handler;
     },

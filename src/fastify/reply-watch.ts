@@ -95,7 +95,9 @@ export class ReplyWatch implements Capture {
       this.#sends++;
       // At each call, because `reply.callNotFound` changes the route.
       if (wanted !== undefined) hookInto(reply.request);
-      return Reflect.apply(send, reply, [payload]);
+      return Reflect.apply(send, reply, [
+        payload instanceof Error ? held.errorOf(payload) : payload,
+      ]);
     };
     // biome-ignore lint/suspicious/noThenProperty: Fastify's replies have one.
     reply.then = (fulfilled, rejected) => {
@@ -130,13 +132,13 @@ export class ReplyWatch implements Capture {
       return hasSent && value === undefined ? reply : value;
     } catch (error) {
       this.failed();
-      held.failed(error);
+      const own = held.failed(error);
       // A handler without a promise may have started work before it threw.
       if (!isPromise) held.detached();
       // For a client that has left, the end of the work is the end, and the error handler is next.
       else if (held.exchange.clientLeft) setImmediate(() => held.finished());
       else held.finished();
-      throw error;
+      throw own;
     }
   }
 

@@ -1,11 +1,13 @@
 import { InvalidOptionError, NoFingerprintError } from "../errors.ts";
 import { admit } from "../http/admission.ts";
 import { type GuardOptions, resolveGuardOptions } from "../http/options.ts";
-import type { Problem, RequestSubmission } from "../http/public.ts";
+import { checkPlace } from "../http/place.ts";
+import type { RequestSubmission } from "../http/public.ts";
 import type { RequestLease } from "../http/request-lease.ts";
 import { headersToRepeat, listedHeaders } from "../http/stored-answer.ts";
 import type { Lease } from "../lock/lease.ts";
 import type { AnswerToStore, StoredAnswer } from "../lock/record.ts";
+import { type Problem, problemOf } from "../problem.ts";
 import { describe, invalidOption, textOfThrown, warnOnce } from "../validation.ts";
 import { FetchExchange } from "./exchange.ts";
 import { payloadOf } from "./payload.ts";
@@ -94,6 +96,8 @@ export function submitGuard<Req extends Request = Request>(
     payload: payloadOf,
   });
 
+  let isInPlace = false;
+
   async function enter(handler: AnyHandler, request: Req, rest: unknown[]): Promise<Response> {
     const exchange = new FetchExchange(request);
     const keepAlive = async (promise: Promise<unknown>) => {
@@ -144,8 +148,9 @@ export function submitGuard<Req extends Request = Request>(
     try {
       response = await handler(request, ...rest);
     } catch (error) {
-      unanswered(error);
-      throw error;
+      const own = held.errorOf(error);
+      unanswered(own);
+      throw own;
     }
     if (!isOwner) {
       ended();
@@ -178,12 +183,15 @@ export function submitGuard<Req extends Request = Request>(
   return {
     protect: <Handler extends AnyHandler>(handler: Handler) => {
       if (typeof handler !== "function") throw invalidOption("protect", "a handler", handler);
-      const protectedHandler = (request: Req, ...rest: unknown[]): Promise<Response> =>
-        enter(handler, request, rest).catch((error) => {
+      const protectedHandler = (request: Req, ...rest: unknown[]): Promise<Response> => {
+        if (!isInPlace) isInPlace = checkPlace("fetch", [request, ...rest]);
+        return enter(handler, request, rest).catch((error) => {
           // Fetch has no error handler that reads a status: what the client has caused is answered.
-          if (error instanceof NoFingerprintError && error.status < 500) return refused(error);
-          throw error;
+          const problem = error instanceof NoFingerprintError ? problemOf(error) : undefined;
+          if (problem === undefined) throw error;
+          return responseOf(problem);
         });
+      };
       return protectedHandler as unknown as ProtectedHandler<Handler>;
     },
   };
@@ -211,20 +219,8 @@ function endOf(exchange: FetchExchange, { lease: { signal } }: RequestLease): Pr
 }
 
 /** Sets no `Content-Length`: outer middleware may copy the headers to another body. */
-function responseOf({ status, headers, body }: Omit<Problem, "code">): Response {
+function responseOf({ status, headers, body }: Problem): Response {
   return new Response(body, { status, headers });
-}
-
-/** Not with the error's message, which is for the application's developers. */
-function refused({ code, headers: label, status }: NoFingerprintError): Response {
-  const isTooLong = status === 413;
-  const title = isTooLong ? "Content Too Large" : "Unprocessable Content";
-  const why = isTooLong ? "is too long" : "is nested too deep, or has a number that is too large,";
-  const detail = `The body of this request ${why} to be compared with that of an earlier one.`;
-  const type = "application/problem+json";
-  const headers = { ...label, "Content-Type": type, "Cache-Control": "no-store" };
-  const problem = { type: "about:blank", title, status, detail, code };
-  return responseOf({ status, headers, body: JSON.stringify(problem) });
 }
 
 function repeated({ status, headers, body }: StoredAnswer): Response {

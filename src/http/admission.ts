@@ -1,11 +1,17 @@
 import { InvalidOptionError, isSubmitLockError } from "../errors.ts";
 import { refusalChannel, replayChannel } from "../lock/channels.ts";
 import type { RepeatAttempt } from "../lock/repeats.ts";
+import {
+  codeOf,
+  type ProblemCode,
+  prefersHtml,
+  problemFor,
+  type RefusalReason,
+} from "../problem.ts";
 import { warnOnce } from "../validation.ts";
 import type { ResolvedGuardOptions } from "./options.ts";
 import type { AnswerFunction, Exchange, WantedAnswer } from "./port.ts";
-import type { ProblemCode, Replay } from "./public.ts";
-import { codeOf, prefersHtml, problemOf, type RefusalReason } from "./refusals.ts";
+import type { Replay } from "./public.ts";
 import {
   endLease,
   findLease,
@@ -233,7 +239,7 @@ function refuse<Source, Args extends unknown[]>(
     const { docs } = options.idempotency ?? {};
     // Made when it is called: never for a client that has left before.
     const prefersPage = prefersHtml(exchange.header("accept"));
-    const problem = problemOf(why, { docs, isDerived, prefersPage });
+    const problem = problemFor(why, { docs, isDerived, prefersPage });
     if (refusalChannel.hasSubscribers) {
       const { code, status } = problem;
       const { keyPrefix } = options.lock;

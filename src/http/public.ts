@@ -2,13 +2,25 @@
 import type { StoredAnswer } from "../lock/record.ts";
 
 export type { ReplayMessage } from "../lock/channels.ts";
+export type {
+  Anonymous,
+  Contended,
+  KeyMissing,
+  Mismatch,
+  Problem,
+  ProblemCode,
+  Unavailable,
+} from "../problem.ts";
 
 /** No id that distinguishes this submission from others. */
 type NoId = undefined | null | "";
 
 /** How a guard recognises a submission that is sent again. Its callbacks get a `Source`. */
 export interface IdempotencyOptions<Source> {
-  /** The `Idempotency-Key` header; "required": 400 without any id. @defaultValue "optional" */
+  /**
+   * The `Idempotency-Key` header; "required": 400 without any id, "ignored": 400 without one of
+   * `submissionId`. @defaultValue "optional"
+   */
   readonly key?: "optional" | "required" | "ignored" | undefined;
   /**
    * Returns the application's id of a submission: cart id and version, or a token in the form; 1 to
@@ -85,85 +97,10 @@ export interface RequestSubmission {
   placed(): void;
 }
 
-/** The stable codes of the answers to a request that does not run. */
-export type ProblemCode =
-  | "submit_anonymous"
-  | "submit_contended"
-  | "submit_unavailable"
-  | "idempotency_key_required"
-  | "idempotency_key_invalid"
-  | "idempotency_id_invalid"
-  | "idempotency_in_flight"
-  | "idempotency_answer_unavailable"
-  | "idempotency_conflict";
-
-/**
- * The answer that a guard gives by default to a request that does not run: a problem document (RFC
- * 9457), or a page for a client that prefers HTML. Send its `headers` with an answer of your own.
- */
-export interface Problem {
-  readonly status: number;
-  readonly code: ProblemCode;
-  /**
-   * `Submit-Lock-Code` (the code), `Content-Type`, `Cache-Control: no-store`, and `Retry-After` and
-   * `Link` where they apply.
-   */
-  readonly headers: Readonly<Record<string, string>>;
-  readonly body: string;
-}
-
-interface Refused {
-  /** The guard's default answer; send its `headers` with an answer of your own. */
-  readonly problem: Problem;
-}
-
-/** The request has no user. */
-export interface Anonymous extends Refused {
-  readonly reason: "anonymous";
-}
-
-/** A 409. Unless a flag says otherwise, another submission of the user holds the lock. */
-export interface Contended extends Refused {
-  readonly reason: "contended";
-  /** How long the user's key has to live unless it is extended, in ms; `Infinity` for no end. */
-  readonly expiresInMs: number;
-  /** The request repeats a submission that is in flight, has ended or was completed. */
-  readonly sameSubmission: boolean;
-  /** This submission was completed, but its answer was not kept, or this client cannot read it. */
-  readonly answerUnavailable: boolean;
-  /**
-   * The guard waited (`waitMs`), and the submission ended with an answer that was neither kept nor told:
-   * a retry may run.
-   */
-  readonly hasEnded?: boolean | undefined;
-  /** `cooldownMs` is not over, or, on Koa, the second after an order whose client has left. */
-  readonly isCooldown: boolean;
-}
-
-/** No id although one is required, a key that cannot be read, or an unfit id of `submissionId`. */
-export interface KeyMissing extends Refused {
-  readonly reason: "key-missing" | "key-invalid" | "id-invalid";
-  /** A sentence about the form of a key or an id, never with the value that was sent. */
-  readonly why?: string | undefined;
-}
-
-/** The submission's id was used before, with other content. */
-export interface Mismatch extends Refused {
-  readonly reason: "mismatch";
-  /** The submission that used the id before is still being processed; `false`: it was completed. */
-  readonly inFlight: boolean;
-}
-
 /** The submission was completed before, and its answer was kept. */
 export interface Replay {
   readonly reason: "replay";
   readonly answer: StoredAnswer;
   /** How long ago it was answered, in milliseconds. */
   readonly ageMs: number;
-}
-
-/** The lock was not tried or has no result: Redis did not answer or refused, or it was closed. */
-export interface Unavailable extends Refused {
-  readonly reason: "unavailable";
-  readonly cause: Error;
 }

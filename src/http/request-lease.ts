@@ -55,14 +55,36 @@ export class RequestLease {
     this.#running++;
   }
 
-  /** @param error what the work has thrown, or has passed to the error handler. */
-  failed(error?: unknown): void {
+  /**
+   * @param thrown what the work has thrown, or has passed to the error handler.
+   * @returns what the error handler should get: {@link errorOf}.
+   */
+  failed(thrown?: unknown): unknown {
     this.#capture?.failed();
-    if (this.#hasRefused || !isSubmitLockError(error) || error.code !== "SUBMIT_LOCK_LOST") return;
+    const error = this.errorOf(thrown);
+    const isLost = isSubmitLockError(error) && error.code === "SUBMIT_LOCK_LOST";
+    if (!isLost || this.#hasRefused) return error;
     this.#hasRefused = true;
     const { exchange, lease, options, submission } = this;
     const { keyPrefix } = options.lock;
     publishFailure(error, exchange, { key: lease.key, keyPrefix, submission });
+    return error;
+  }
+
+  /**
+   * The error that the work has ended with: that of the lost lease where it is the cause, because what
+   * is given `lease.signal` wraps it in an `AbortError`, of which no error handler makes a 503.
+   */
+  errorOf(error: unknown): unknown {
+    if (!(error instanceof Error)) return error;
+    const { aborted, reason } = this.lease.signal;
+    let cause: unknown = error;
+    // A chain of causes may be a circle.
+    for (let depth = 0; aborted && depth < 10 && cause instanceof Error; depth++) {
+      if (cause === reason) return reason;
+      cause = cause.cause;
+    }
+    return error;
   }
 
   /** A piece of work has returned, and no part of it goes on. */

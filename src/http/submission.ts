@@ -1,9 +1,10 @@
+import { parseIdempotencyKey } from "../idempotency-key.ts";
 import type { Lease } from "../lock/lease.ts";
 import type { AnswerToStore } from "../lock/record.ts";
 import { checkText, guardId, hash22, type IdentifiedOptions, isText } from "../lock/submission.ts";
 import { submitKey, type UserId } from "../lock/submit-key.ts";
 import { warnOnce } from "../validation.ts";
-import { fingerprintOf } from "./fingerprint.ts";
+import { fingerprintFor } from "./fingerprint.ts";
 import type { ResolvedIdempotency } from "./options.ts";
 import type { Adapter, Exchange } from "./port.ts";
 import type { KeyMissing, RequestSubmission } from "./public.ts";
@@ -91,22 +92,18 @@ export async function identify<Source>(
       const text = checkText("idempotency.submissionId", derived);
       const id = derivedId(userId, scope, text);
       const given = await chosen?.(source);
-      const fingerprint = given === undefined ? undefined : fingerprintOf(id, given);
+      const fingerprint = given === undefined ? undefined : fingerprintFor(id, given);
       const submission = new IdentifiedSubmission(id, fingerprint, "derived");
       return { submission, asked: { identity: { id, fingerprint }, retainMs } };
     }
   }
   const lines = options.key === "ignored" ? [] : exchange.headerLines("idempotency-key");
   const header = parseIdempotencyKey(lines);
-  if (header.kind === "invalid") {
-    const why =
-      "Send one key of 1 to 255 printable ASCII characters, in double quotes or without space, double quote, comma and semicolon.";
-    return { reason: "key-invalid", why };
-  }
+  if (header.kind === "invalid") return { reason: "key-invalid", why: header.why };
   if (header.kind === "missing") {
     // An id in a body that no parser has read would protect nothing, without a word.
     if (options.submissionId !== undefined) await checkParsed?.(source);
-    if (options.key === "required") return { reason: "key-missing" };
+    if (options.key !== "optional") return { reason: "key-missing" };
     if (options.submissionId !== undefined) {
       warnOnce(
         "SUBMIT_LOCK_NO_SUBMISSION_ID",
@@ -116,7 +113,7 @@ export async function identify<Source>(
     return undefined;
   }
   const id = keyId(userId, scope, `${method} ${path(source)}`, header.key);
-  const fingerprint = fingerprintOf(id, await (chosen ?? payload)(source));
+  const fingerprint = fingerprintFor(id, await (chosen ?? payload)(source));
   const submission = new IdentifiedSubmission(id, fingerprint, "key");
   return { submission, asked: { identity: { id, fingerprint }, retainMs } };
 }
@@ -129,32 +126,4 @@ export function keyId(userId: UserId, scope: string, route: string, key: string)
 /** The id of a submission that `submissionId` names. */
 export function derivedId(userId: UserId, scope: string, text: string): string {
   return guardId(submitKey("", userId), hash22(`derived\n${scope}\n${text}`));
-}
-
-type IdempotencyKey =
-  | { readonly kind: "missing" }
-  | { readonly kind: "invalid" }
-  | { readonly kind: "key"; readonly key: string };
-
-/** A String of RFC 8941, section 3.3.3, and nothing after it. */
-const quoted = /^"((?:[ !#-[\]-~]|\\["\\])*)"$/;
-
-/** Printable ASCII without space, double quote, comma and semicolon. */
-const bare = /^[!#-+\--:<-~]+$/;
-
-/**
- * draft-ietf-httpapi-idempotency-key-header-07, section 2.1, wants a String of RFC 8941 (`"8e03"`,
- * with its quotes); nearly all clients send the bare text. Both spellings are one key.
- *
- * @param lines as they were sent: joined by a comma, the lines `"a` and `b"` would read as one key.
- */
-export function parseIdempotencyKey(lines: readonly string[]): IdempotencyKey {
-  const [line] = lines;
-  if (line === undefined) return { kind: "missing" };
-  // Tests the untrimmed line, because trim() also removes spaces that are not ASCII.
-  if (lines.length > 1 || /[^\t -~]/.test(line)) return { kind: "invalid" };
-  const text = line.trim();
-  if (text === "") return { kind: "missing" };
-  const key = quoted.exec(text)?.[1]?.replace(/\\(.)/g, "$1") ?? bare.exec(text)?.[0] ?? "";
-  return key === "" || key.length > 255 ? { kind: "invalid" } : { kind: "key", key };
 }

@@ -1,7 +1,8 @@
 import type { IncomingMessage } from "node:http";
-import type { Context, Middleware } from "koa";
+import type { Context, Middleware, Next } from "koa";
 import { admit } from "../http/admission.ts";
 import { type GuardOptions, resolveGuardOptions } from "../http/options.ts";
+import { checkPlace } from "../http/place.ts";
 import type { RequestSubmission } from "../http/public.ts";
 import type { RequestLease } from "../http/request-lease.ts";
 import { headersToRepeat } from "../http/stored-answer.ts";
@@ -60,7 +61,9 @@ export function submitGuard<Ctx extends AnyContext = Context>(
     },
     ...contentAdapter(contentOf),
   });
-  return async function submitGuardMiddleware(ctx, next) {
+  let isInPlace = false;
+
+  async function enter(ctx: Context, next: Next): Promise<void> {
     const source = ctx as unknown as Ctx;
     const admission = await admit(resolved, source, new NodeExchange(ctx.req, ctx.res));
     // The request was answered, or its client has left: Koa's own answer would be wrong either way.
@@ -82,12 +85,16 @@ export function submitGuard<Ctx extends AnyContext = Context>(
         await next();
         capture?.settled();
       } catch (error) {
-        held.failed(error);
-        throw error;
+        throw held.failed(error);
       } finally {
         watch(ctx, bodies, held, capture);
       }
     }
+  }
+
+  return function submitGuardMiddleware(ctx, next) {
+    if (!isInPlace) isInPlace = checkPlace("koa", [ctx, next]);
+    return enter(ctx, next);
   };
 }
 

@@ -41,8 +41,12 @@ export class Seal {
 
   /** @throws InvalidOptionError, without a byte of a key. */
   constructor(options: SealOptions) {
+    // First: another message would show a text that is short, as a key is.
+    if (typeof options === "string")
+      throw new InvalidOptionError("seal: expected { keys }, got a string");
     checkOptionNames("seal", options, ["keys", "idKey"]);
     const { keys, idKey } = options;
+    if (typeof keys === "string") checkKey("seal.keys", keys);
     if (!Array.isArray(keys) || keys.length === 0) {
       throw invalidOption("seal.keys", "an array with at least one key of 32 bytes", keys);
     }

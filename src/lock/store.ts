@@ -44,10 +44,7 @@ export interface LockCommand {
 /** One write of one command. The same command may be written again, as another request. */
 export interface LockRequest<Reply> {
   readonly command: LockCommand;
-  /**
-   * The store's time in ms after which this acquire can no longer take effect (no other request has
-   * one). Set by the store when it writes the request.
-   */
+  /** **Set by the store**, for an acquire: its time in ms after which this cannot take effect. */
   deadlineMs: number | undefined;
   /**
    * Called by the store, at most once, as soon as the outcome is known, or can no longer become
@@ -252,12 +249,18 @@ export type CompleteReply =
   | Answered<"recorded" | "late" | "expired" | "duplicate" | "unrecordable">
   | NoAnswer;
 
-/** Where the keys are. A method that takes a request and throws counts as an answer `unknown`. */
+/**
+ * Where the keys are. A method that takes a request and throws counts as an answer `unknown`.
+ *
+ * A store of your own **sets `request.deadlineMs`** when it writes an acquire, and does not execute it
+ * later: `Number.NEGATIVE_INFINITY` where none can be once the method has returned. While it is
+ * `undefined`, the acquire counts as under way, and the lock goes on to delete what it may leave.
+ */
 export interface LockStore {
   /**
-   * Writes one request of the acquire, in one atomic step: checks the deadline, and sets a free key
-   * to the owner id with its expiry. A foreign text without an expiry is given `maxHoldMs` to live.
-   * While a request is unanswered, the next one should take another connection.
+   * Writes one acquire, in one atomic step: checks the deadline, and sets a free key to the owner
+   * id with its expiry. A foreign text without an expiry is given `maxHoldMs` to live. While a
+   * request is unanswered, the next one should take another connection.
    */
   acquire(request: AcquireRequest): void;
   /** Writes one request of the extend: gives an owned key its full life again, never less. */
@@ -279,10 +282,7 @@ export interface LockStore {
    * tombstone is `freed` again. Without this method `free` of a lock is an `InvalidOptionError`.
    */
   free?(request: FreeRequest): void;
-  /**
-   * Writes one request of the forget, in one atomic step: compares, and deletes the record. Without
-   * this method `forget` of a lock is an `InvalidOptionError`.
-   */
+  /** Compares, and deletes the record, in one atomic step. Without it, `forget` of a lock throws. */
   forget?(request: ForgetRequest): void;
   /** Writes one request of a trace, which no acquire meets. Without it, `inspect` shows none. */
   outlive?(request: OutliveRequest): void;

@@ -1,4 +1,5 @@
 import * as crypto from "node:crypto";
+import { canonicalJson } from "../canonical-json.ts";
 import { InvalidOptionError } from "../errors.ts";
 import { checkMs, checkOptionNames, describe, invalidOption } from "../validation.ts";
 import type { Seal } from "./seal.ts";
@@ -10,8 +11,8 @@ export interface Submission {
   /** Distinguishes the submission from the user's other ones: 1 to 1 024 characters. */
   readonly id: string;
   /**
-   * Must be equal on a retry, such as a hash of the payload: 1 to 1 024 characters. It is
-   * hashed together with the id, also where it looks like a hash. @defaultValue nothing is compared
+   * Must be equal on a retry: 1 to 1 024 characters, such as {@link fingerprintOf} makes of the
+   * content. It is hashed together with the id, also then. @defaultValue nothing is compared
    */
   readonly fingerprint?: string | undefined;
   /**
@@ -66,6 +67,24 @@ const sha256: (text: string) => string =
  */
 export function hash22(text: string): string {
   return sha256(text).slice(0, 22);
+}
+
+/**
+ * The fingerprint of a content, as the guards compare it, for `once` and `acquire`: 22 characters,
+ * equal for equal JSON. The order of an object's members does not count, up to 65 536 characters.
+ *
+ * @example
+ * ```ts
+ * const submission = { id: `pay:${payment.id}`, fingerprint: fingerprintOf(payment) };
+ * await lock.once(user.id, submission, () => pay(payment));
+ * ```
+ *
+ * @param content JSON, a string or bytes.
+ * @throws NoFingerprintError for any other content; with status 422 for one that a client has nested
+ * deeper than 64 levels, or that has a number that is not finite.
+ */
+export function fingerprintOf(content: unknown): string {
+  return hash22(canonicalJson(content));
 }
 
 export function resolveIdentity(

@@ -1,8 +1,9 @@
 import { createHash } from "node:crypto";
 import type { IncomingMessage } from "node:http";
 import type { Http2ServerRequest } from "node:http2";
+import { isPlain } from "../canonical-json.ts";
 import { NoFingerprintError } from "../errors.ts";
-import { isPlain, queryOf, without } from "../http/fingerprint.ts";
+import { queryOf, without } from "../http/fingerprint.ts";
 import type { Adapter } from "../http/port.ts";
 import { nextTurn } from "../time.ts";
 

@@ -17,6 +17,7 @@ import type {
 } from "../lock/store.ts";
 import { performance } from "../time.ts";
 import { checkOptionNames, warnOnce } from "../validation.ts";
+import { checkOutage, type Outage, through } from "./outages.ts";
 
 /** A lease, or its tombstone or cooldown. `…At` is by the monotonic clock. */
 interface Entry extends Pick<LockCommand, "ownerId" | "submission" | "times"> {
@@ -49,6 +50,7 @@ export class MemoryStore implements LockStore {
   readonly #outlived = new Map<string, OutliveRequest & { readonly expiresAt: number }>();
   #lastToken = 0;
   #sweepAt = 1_000;
+  #outage: Outage | "none" = "none";
 
   constructor(options: Record<never, never> = {}) {
     checkOptionNames("MemoryStore", options, []);
@@ -59,11 +61,21 @@ export class MemoryStore implements LockStore {
     );
   }
 
-  acquire(request: AcquireRequest): void {
+  /**
+   * Plays an outage for a test, from the next request on, and in the middle of an order too; `"none"`
+   * ends it. Locks and answers that the store has stay, and leases expire as in any outage.
+   *
+   * @throws InvalidOptionError for any other value.
+   */
+  play(outage: Outage | "none"): void {
+    this.#outage = checkOutage(outage);
+  }
+
+  acquire(asked: AcquireRequest): void {
+    const request = through(this.#outage, asked);
+    if (request === undefined) return;
     const { command } = request;
     const now = performance.now();
-    // No request is ever in flight.
-    request.deadlineMs = Number.NEGATIVE_INFINITY;
     // Rule 16: the record before the lock.
     const record = this.#recordOf(command, now);
     if (record !== undefined) {
@@ -91,13 +103,17 @@ export class MemoryStore implements LockStore {
     }
   }
 
-  extend(request: LockRequest<OwnedReply>): void {
+  extend(asked: LockRequest<OwnedReply>): void {
+    const request = through(this.#outage, asked);
+    if (request === undefined) return;
     this.#ifOwned(request, (entry, now) => {
       entry.expiresAt = Math.max(entry.expiresAt, now + request.command.times.ttlMs);
     });
   }
 
-  release(request: ReleaseRequest): void {
+  release(asked: ReleaseRequest): void {
+    const request = through(this.#outage, asked);
+    if (request === undefined) return;
     const { key, ownerId } = request.command;
     const now = performance.now();
     const entry = live(this.#entries, key, now);
@@ -119,7 +135,9 @@ export class MemoryStore implements LockStore {
     this.#told.set(key, { record: told.record, expiresAt: now + told.lifeMs });
   }
 
-  complete(request: CompleteRequest): void {
+  complete(asked: CompleteRequest): void {
+    const request = through(this.#outage, asked);
+    if (request === undefined) return;
     const { command, expiresAtMs, record } = request;
     const now = performance.now();
     const entry = live(this.#entries, command.key, now);
@@ -143,7 +161,9 @@ export class MemoryStore implements LockStore {
     return () => Promise.resolve();
   }
 
-  inspect(request: InspectRequest): void {
+  inspect(asked: InspectRequest): void {
+    const request = through(this.#outage, asked);
+    if (request === undefined) return;
     const now = performance.now();
     const entry = live(this.#entries, request.command.key, now);
     const found = entry === undefined ? ({ state: "free" } as const) : inspectionOf(entry, now);
@@ -151,7 +171,9 @@ export class MemoryStore implements LockStore {
     request.answer({ kind: "inspected", found: { ...found, ...outlived }, storeTimeMs: now });
   }
 
-  outlive(request: OutliveRequest): void {
+  outlive(asked: OutliveRequest): void {
+    const request = through(this.#outage, asked);
+    if (request === undefined) return;
     const { command, lifeMs, trace } = request;
     const now = performance.now();
     const isOwn = this.#outlived.get(command.key)?.command.ownerId === command.ownerId;
@@ -160,13 +182,17 @@ export class MemoryStore implements LockStore {
     request.answer({ kind: "done", storeTimeMs: now });
   }
 
-  free(request: FreeRequest): void {
+  free(asked: FreeRequest): void {
+    const request = through(this.#outage, asked);
+    if (request === undefined) return;
     const now = performance.now();
     const result = this.#takeAway(request, live(this.#entries, request.command.key, now), now);
     request.answer({ kind: "answered", result, storeTimeMs: now });
   }
 
-  forget(request: ForgetRequest): void {
+  forget(asked: ForgetRequest): void {
+    const request = through(this.#outage, asked);
+    if (request === undefined) return;
     const { command, run } = request;
     const storeTimeMs = performance.now();
     const entry = live(this.#entries, command.key, storeTimeMs);

@@ -78,7 +78,7 @@ test("the examples that an editor shows compile", async () => {
       project.write(`example-${examples++}.ts`, `${from}${code}export {};\n`);
     }
   }
-  expect(examples).toBe(8);
+  expect(examples).toBe(10);
   expect(await project.typeErrors()).toBe("");
 });
 

@@ -289,6 +289,11 @@ declare global {
   }
   const Redis: typeof import("ioredis").Redis;
   const RedisStore: typeof import("submit-lock").RedisStore;
+  const parseIdempotencyKey: typeof import("submit-lock").parseIdempotencyKey;
+  const problemOf: typeof import("submit-lock").problemOf;
+  const error: unknown;
+  const request: import("node:http").IncomingMessage;
+  const response: import("node:http").ServerResponse;
   const submitOnce: typeof import("submit-lock/browser").submitOnce;
   const fastify: import("fastify").FastifyInstance;
   const router: import("@koa/router").Router;

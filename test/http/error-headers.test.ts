@@ -8,6 +8,7 @@ import Koa2 from "koa2";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { submitGuard as expressGuard } from "../../src/express/index.ts";
 import { submitGuard as fastifyGuard } from "../../src/fastify/index.ts";
+import { submitGuard as fetchGuard, leaseOf } from "../../src/fetch/index.ts";
 import {
   LockContendedError,
   LockLostError,
@@ -119,6 +120,21 @@ const rows: Row[] = [
     },
   },
   {
+    what: "an abort that the lost lease has caused",
+    status: 503,
+    code: "submit_lock_lost",
+    handler: async (lease) => await sleep(10_000, {}, { signal: lease?.signal }),
+  },
+  {
+    what: "an error that wraps such an abort",
+    status: 503,
+    code: "submit_lock_lost",
+    handler: async (lease) => {
+      const why = await sleep(10_000, {}, { signal: lease?.signal }).catch((cause) => cause);
+      throw new Error("the payment failed", { cause: why });
+    },
+  },
+  {
     what: "a lock of its own that a handler did not get in time",
     isOwn: true,
     status: 409,
@@ -176,4 +192,26 @@ test("the key is a property of the errors that know one", async () => {
     expect(error.key).toBe("lock:submit:42");
     expect(error.message).not.toContain("42");
   }
+});
+
+describe("an error of a handler on fetch", () => {
+  const failing = (work: (lease: Lease) => Promise<Response>) => {
+    const guard = fetchGuard({ lock: lockOver(new MemoryStore()), userId: () => "42" });
+    return guard.protect((request: Request) => work(leaseOf(request) as Lease));
+  };
+
+  test("is that of the lost lease where it is the cause", async () => {
+    const handler = failing(({ signal }) => sleep(10_000, new Response(), { signal }));
+    await expect(handler(new Request("http://shop.example"))).rejects.toBeInstanceOf(LockLostError);
+  });
+
+  test("stays what it is where the lease is lost, and is not the cause", async () => {
+    const error = new Error("no goods");
+    error.cause = error;
+    const handler = failing(async ({ signal }) => {
+      while (!signal.aborted) await sleep(5);
+      throw error;
+    });
+    await expect(handler(new Request("http://shop.example"))).rejects.toBe(error);
+  });
 });

@@ -3,9 +3,9 @@ import { isDeepStrictEqual } from "node:util";
 import { getRequestListener } from "@hono/node-server";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
+import { canonicalJson } from "../../src/canonical-json.ts";
 import { submitGuard } from "../../src/fetch/index.ts";
 import { payloadOf } from "../../src/fetch/payload.ts";
-import { canonicalJson } from "../../src/http/fingerprint.ts";
 import { MemoryStore, SubmitLock } from "../../src/index.ts";
 import { listen } from "./http-client.ts";
 

@@ -11,14 +11,18 @@ const json = { "content-type": "application/json" };
 const token = (req: IncomingMessage) => Reflect.get(Object(Reflect.get(req, "body")), "token");
 
 describe.each(newest)("$name", (framework: Framework) => {
-  test('with key: "ignored" the header counts for nothing', async () => {
-    const guard = { idempotency: { key: "ignored", submissionId: () => undefined } } as const;
-    const once = await openOnce({ framework, guard });
-    await once.submit({ key: orderKey });
-    await once.whenKept(0);
-    expect((await once.submit({ headers: { "idempotency-key": "a, list" } })).body).toBe(
-      '{"run":2}',
-    );
+  test('with key: "ignored" a header counts for nothing, and without an id nothing runs', async () => {
+    const submissionId = (req: IncomingMessage) => req.headers["x-cart"]?.toString();
+    const once = await openOnce({
+      framework,
+      guard: { idempotency: { key: "ignored", submissionId } },
+    });
+    for (const key of [orderKey, "a, list"]) {
+      const refused = await once.submit({ headers: { "idempotency-key": key } });
+      expect([refused.status, codeOf(refused)]).toEqual([400, "idempotency_key_required"]);
+    }
+    const headers = { "x-cart": "7:3", "idempotency-key": "a, list" };
+    expect((await once.submit({ headers })).body).toBe('{"run":1}');
   });
 
   test("an id of the application counts, whatever key the client sends", async () => {

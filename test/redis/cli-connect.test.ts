@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, describe, expect, onTestFinished, test } from "vitest";
@@ -302,4 +302,10 @@ test("TLS is spoken with rediss:// and the authority of --tls-ca, and nothing el
   expectFailure(await show(""), 3, "no secure connection", "with --tls-ca");
   const none = join(folder, "none.pem");
   expectFailure(await show("", "--tls-ca", none), 2, "--tls-ca: cannot read");
+});
+
+test("--version prints the version of the package, alone", async () => {
+  const { version } = JSON.parse(readFileSync("package.json", "utf8"));
+  const printed = await runProgram(["--version"]);
+  expect(printed).toEqual({ code: 0, stdout: `${version}\n`, stderr: "" });
 });

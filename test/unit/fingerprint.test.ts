@@ -1,11 +1,14 @@
 import { runInNewContext } from "node:vm";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { canonicalJson, fingerprintOf, without } from "../../src/http/fingerprint.ts";
+import { canonicalJson } from "../../src/canonical-json.ts";
+import { fingerprintFor, without } from "../../src/http/fingerprint.ts";
+import { fingerprintOf, MemoryStore } from "../../src/index.ts";
 import { hash22 } from "../../src/lock/submission.ts";
+import { closeLocks, openLock } from "../support/locks.ts";
 
 const idHash = hash22("cart-7");
-const of = (value: unknown) => fingerprintOf(idHash, value);
+const of = (value: unknown) => fingerprintFor(idHash, value);
 const json = fc.jsonValue({ maxDepth: 5 });
 const noFingerprint = { name: "NoFingerprintError", code: "SUBMIT_LOCK_NO_FINGERPRINT" };
 
@@ -230,7 +233,7 @@ describe("a fingerprint", () => {
   });
 
   test("is another one for another id", () => {
-    expect(fingerprintOf(hash22("cart-8"), { a: 1 })).not.toBe(of({ a: 1 }));
+    expect(fingerprintFor(hash22("cart-8"), { a: 1 })).not.toBe(of({ a: 1 }));
   });
 
   // Section 6.2 of the Agentic Commerce Protocol's checkout, and what is no JSON.
@@ -247,5 +250,27 @@ describe("a fingerprint", () => {
 
   test("is the same for bytes, however they are held", () => {
     expect(of(new Uint8Array([104, 105]))).toBe(of(Buffer.from("hi")));
+  });
+});
+
+describe("the fingerprint of the main entry, for once", () => {
+  test("is equal for members in another order, and is a mismatch for other content", async () => {
+    const lock = openLock({ store: new MemoryStore() });
+    const pay = (content: unknown) =>
+      lock.once("ada", { id: "cart 7", fingerprint: fingerprintOf(content) }, () => "paid");
+    await pay({ cart: 7, lines: [{ sku: "a", count: 2 }] });
+    const again = await pay({ lines: [{ count: 2, sku: "a" }], cart: 7 });
+    expect(again).toMatchObject({ value: "paid", replayed: true });
+    const other = pay({ lines: [{ count: 3, sku: "a" }], cart: 7 });
+    await expect(other).rejects.toMatchObject({ code: "SUBMIT_LOCK_MISMATCHED" });
+    await closeLocks();
+  });
+
+  test("is refused, as by a guard, for content that cannot be compared", () => {
+    const error = { code: "SUBMIT_LOCK_NO_FINGERPRINT" };
+    expect(() => fingerprintOf(new Map())).toThrow(expect.objectContaining(error));
+    expect(() => fingerprintOf([Number.POSITIVE_INFINITY])).toThrow(
+      expect.objectContaining({ status: 422 }),
+    );
   });
 });

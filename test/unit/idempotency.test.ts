@@ -1,9 +1,9 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { resolveIdempotencyOptions } from "../../src/http/options.ts";
-import { problemOf } from "../../src/http/refusals.ts";
 import { resolveStoredHeaders } from "../../src/http/stored-answer.ts";
-import { parseIdempotencyKey } from "../../src/http/submission.ts";
+import { parseIdempotencyKey } from "../../src/index.ts";
+import { problemFor } from "../../src/problem.ts";
 
 const printable = Array.from({ length: 95 }, (_, i) => String.fromCharCode(32 + i));
 const texts = fc.string({ unit: fc.constantFrom(...printable), minLength: 1, maxLength: 255 });
@@ -48,7 +48,7 @@ describe("properties", () => {
       fc.property(lines, (values) => {
         const parsed = parseIdempotencyKey(values);
         if (parsed.kind === "key") expect(parsed.key).toMatch(/^[ -~]{1,255}$/);
-        else expect(Object.keys(parsed)).toEqual(["kind"]);
+        else expect(["missing", "invalid"]).toContain(parsed.kind);
       }),
       { numRuns: 2_000 },
     );
@@ -114,7 +114,15 @@ test.each<[what: string, lines: string[]]>([
   ["another escape", ['"sec\\ret"']],
   ["an escaped closing quote", ['"secret\\"']],
 ])("%s: the key is invalid", (_what, lines) => {
-  expect(parseIdempotencyKey(lines)).toEqual({ kind: "invalid" });
+  expect(parseIdempotencyKey(lines)).toEqual({
+    kind: "invalid",
+    why: expect.stringContaining("Send one key"),
+  });
+});
+
+test("a line may be given as it is, or not at all", () => {
+  expect(parseIdempotencyKey('"8e03"')).toEqual(key("8e03"));
+  expect(parseIdempotencyKey(undefined)).toEqual({ kind: "missing" });
 });
 
 test("a long line is read in linear time", () => {
@@ -195,11 +203,11 @@ describe("the problem of a refusal", () => {
   const audience = { docs: "https://shop.example/docs#once", isDerived: false, prefersPage: false };
 
   test("of a cooldown tells that the order before has ended", () => {
-    expect(problemOf(refusal, audience).body).toContain("ended a moment ago");
+    expect(problemFor(refusal, audience).body).toContain("ended a moment ago");
   });
 
   test("has headers that no application can change", () => {
-    const { headers } = problemOf(refusal, audience);
+    const { headers } = problemFor(refusal, audience);
     expect(() => Object.assign(headers, { "Retry-After": "60" })).toThrow(TypeError);
   });
 });

@@ -1,5 +1,6 @@
 import { Redis } from "ioredis";
 import { describe, expect, test } from "vitest";
+import { Arguments } from "../../src/cli/context.ts";
 import { submitGuard } from "../../src/express/index.ts";
 import { resolveIdempotencyOptions } from "../../src/http/options.ts";
 import { resolveStoredHeaders } from "../../src/http/stored-answer.ts";
@@ -155,7 +156,8 @@ const places: Record<string, { readonly pass: (given: never) => unknown; readonl
   "a seal": {
     pass: (seal) => new SubmitLock({ store, seal }),
     rows: [
-      ["key", "seal options", "an object", '"key"'],
+      ["key", "seal", "{ keys }", "a string"],
+      [{ keys: "s".repeat(44) }, "seal.keys", "32 bytes", "a string of length 44"],
       [{}, "seal.keys", "an array with at least one key", "undefined"],
       [{ keys: [] }, "seal.keys", "an array with at least one key", "an array"],
       [{ keys: ["s".repeat(32)] }, "seal.keys", "32 bytes", "a string of length 32"],
@@ -321,4 +323,55 @@ test("a long value that was refused does not fill the log", () => {
 
 test("what was refused has closed nothing", async () => {
   await lock.check();
+});
+
+describe("no message shows a secret", () => {
+  const url = "redis://:hunter2@10.0.0.7:6379/0";
+  const places: Record<string, (secret: never) => unknown> = {
+    "new RedisStore": (secret) => new RedisStore(secret),
+    "its options": (secret) => new RedisStore(bareClient, secret),
+    "new SubmitLock": (secret) => new SubmitLock(secret),
+    store: (secret) => new SubmitLock({ store: secret }),
+    "store, within a store": (secret) => new SubmitLock({ store: { url: secret } as never }),
+    keyPrefix: (keyPrefix) => new SubmitLock({ store, keyPrefix }),
+    seal: (seal) => new SubmitLock({ store, seal }),
+    "seal.keys": (keys) => new SubmitLock({ store, seal: { keys } }),
+    "one of seal.keys": (key) => new SubmitLock({ store, seal: { keys: [key] } }),
+    "seal.idKey": (idKey) => new SubmitLock({ store, seal: { keys: [secret], idKey } }),
+    lock: (value) => submitGuard({ lock: value, userId }),
+    docs: (docs) => submitGuard({ lock, userId, idempotency: { docs } }),
+  };
+
+  test.each(Object.entries(places))("where it was passed as %s", (_name, pass) => {
+    for (const secretText of [url, ":hunter2@10.0.0.7:6379", "redis://h?password=hunter2"]) {
+      let message = "";
+      try {
+        pass(secretText as never);
+      } catch (error) {
+        message = (error as Error).message;
+      }
+      expect(message).toMatch(/expected|got/);
+      expect(message).not.toContain("hunter2");
+    }
+  });
+
+  test.each(["hunter2hunter2hunter2hunter2", "hunter2hunter2hunter2hunter2hunter2hunter2hu"])(
+    "where a key is a text: %j",
+    (key) => {
+      for (const seal of [key, { keys: key }, { keys: [key] }, { keys: [secret], idKey: key }]) {
+        expect(() => new SubmitLock({ store, seal: seal as never })).toThrow(/^(?!.*hunter2)/);
+      }
+    },
+  );
+
+  test.each([url, new URL(url)])("and a RedisStore on a URL says what to write", (given) => {
+    expect(() => new RedisStore(given as never)).toThrow(
+      /got a URL: write new RedisStore\(new Redis\(url\)\)$/,
+    );
+  });
+
+  test("nor does the command line, where a URL is in the place of a command", () => {
+    expect(() => new Arguments([url])).toThrow(/got a URL\. Try/);
+    expect(() => new Arguments(["show", "42", url])).toThrow(/got a URL as well/);
+  });
 });

@@ -1,6 +1,6 @@
 import type { BrowserContext, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { problemOf, type RefusalReason } from "../../../src/http/refusals.ts";
+import { problemFor, type RefusalReason } from "../../../src/problem.ts";
 import { until } from "../../support/until.ts";
 import { type RunningDemo, startChromium, startDemo } from "./chromium.ts";
 import { objections, Visitor } from "./visitor.ts";
@@ -135,7 +135,7 @@ describe.each([
     ] as unknown as RefusalReason[];
     for (const refusal of refusals) {
       const audience = { docs: undefined, isDerived: true, prefersPage: true };
-      await page.setContent(problemOf(refusal, audience).body);
+      await page.setContent(problemFor(refusal, audience).body);
       expect(await objections(page)).toEqual([]);
       const scheme = await page.evaluate(
         'matchMedia("(prefers-color-scheme: dark)").matches === getComputedStyle(document.body).color.startsWith("rgb(255")',

@@ -1,4 +1,3 @@
-import { createHash } from "node:crypto";
 import {
   BadRequestException,
   type CallHandler,
@@ -8,7 +7,7 @@ import {
   type NestInterceptor,
 } from "@nestjs/common";
 import { lastValueFrom, type Observable, of } from "rxjs";
-import { SubmitLock } from "submit-lock";
+import { fingerprintOf, parseIdempotencyKey, SubmitLock } from "submit-lock";
 
 /** The value of the controller is kept, and repeated to a late click. */
 @Injectable()
@@ -16,12 +15,11 @@ export class Once implements NestInterceptor {
   @Inject(SubmitLock) private readonly lock!: SubmitLock;
 
   async intercept(context: ExecutionContext, next: CallHandler): Promise<Observable<unknown>> {
-    const { body, headers, path, user } = context.switchToHttp().getRequest();
-    const key = headers["idempotency-key"];
-    if (!key) throw new BadRequestException("Idempotency-Key is missing");
-    const content = JSON.stringify(body ?? null);
-    const fingerprint = createHash("sha256").update(content).digest("hex");
-    const { value } = await this.lock.once(user, { id: `${path} ${key}`, fingerprint }, () =>
+    const { body, headersDistinct, path, user } = context.switchToHttp().getRequest();
+    const header = parseIdempotencyKey(headersDistinct["idempotency-key"]);
+    if (header.kind !== "key") throw new BadRequestException("Idempotency-Key is missing");
+    const submission = { id: `${path} ${header.key}`, fingerprint: fingerprintOf(body ?? null) };
+    const { value } = await this.lock.once(user, submission, () =>
       lastValueFrom(next.handle(), { defaultValue: undefined }),
     );
     return of(value);

@@ -1,12 +1,82 @@
-import type {
-  Anonymous,
-  Contended,
-  KeyMissing,
-  Mismatch,
-  Problem,
-  ProblemCode,
-  Unavailable,
-} from "./public.ts";
+import { isSubmitLockError } from "./errors.ts";
+
+/** The stable codes of refusals; the last two are those of errors alone, from {@link problemOf}. */
+export type ProblemCode =
+  | "submit_anonymous"
+  | "submit_contended"
+  | "submit_unavailable"
+  | "idempotency_key_required"
+  | "idempotency_key_invalid"
+  | "idempotency_id_invalid"
+  | "idempotency_in_flight"
+  | "idempotency_answer_unavailable"
+  | "idempotency_conflict"
+  | "submit_lock_lost"
+  | "SUBMIT_LOCK_NO_FINGERPRINT";
+
+/**
+ * The answer that a guard gives by default to a request that does not run: a problem document (RFC
+ * 9457), or a page for a client that prefers HTML. Send its `headers` with an answer of your own.
+ */
+export interface Problem {
+  readonly status: number;
+  readonly code: ProblemCode;
+  /** The title of the problem document (RFC 9457): what happened, in a few words. */
+  readonly title: string;
+  /** The detail of the problem document: what happened, and what the client should do. */
+  readonly detail: string;
+  /** `Submit-Lock-Code`, `Content-Type`, `Cache-Control: no-store`; at times `Retry-After`, `Link`. */
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: string;
+}
+
+interface Refused {
+  /** The guard's default answer; send its `headers` with an answer of your own. */
+  readonly problem: Problem;
+}
+
+/** The request has no user. */
+export interface Anonymous extends Refused {
+  readonly reason: "anonymous";
+}
+
+/** A 409. Unless a flag says otherwise, another submission of the user holds the lock. */
+export interface Contended extends Refused {
+  readonly reason: "contended";
+  /** How long the user's key has to live unless it is extended, in ms; `Infinity` for no end. */
+  readonly expiresInMs: number;
+  /** The request repeats a submission that is in flight, has ended or was completed. */
+  readonly sameSubmission: boolean;
+  /** This submission was completed, but its answer was not kept, or this client cannot read it. */
+  readonly answerUnavailable: boolean;
+  /**
+   * The guard waited (`waitMs`), and the submission ended with an answer that was neither kept nor told:
+   * a retry may run.
+   */
+  readonly hasEnded?: boolean | undefined;
+  /** `cooldownMs` is not over, or, on Koa, the second after an order whose client has left. */
+  readonly isCooldown: boolean;
+}
+
+/** No id although one is required, a key that cannot be read, or an unfit id of `submissionId`. */
+export interface KeyMissing extends Refused {
+  readonly reason: "key-missing" | "key-invalid" | "id-invalid";
+  /** A sentence about the form of a key or an id, never with the value that was sent. */
+  readonly why?: string | undefined;
+}
+
+/** The submission's id was used before, with other content. */
+export interface Mismatch extends Refused {
+  readonly reason: "mismatch";
+  /** The submission that used the id before is still being processed; `false`: it was completed. */
+  readonly inFlight: boolean;
+}
+
+/** The lock was not tried or has no result: Redis did not answer or refused, or it was closed. */
+export interface Unavailable extends Refused {
+  readonly reason: "unavailable";
+  readonly cause: Error;
+}
 
 type Refusal = Anonymous | Contended | KeyMissing | Mismatch | Unavailable;
 
@@ -39,9 +109,61 @@ export function prefersHtml(accept = "*/*"): boolean {
   return ranked[0]?.type === "text/html";
 }
 
+/** An error that a guard meets as such, and refuses no request for. */
+type ErrorReason =
+  | { readonly reason: "lost" }
+  | { readonly reason: "incomparable"; readonly status: 413 | 415 | 422 };
+
+/**
+ * The answer of a guard for an error of `once`, `withLock` or a lease: the same status, code, headers
+ * and text. Send its `status`, `headers` and `body`.
+ *
+ * @example
+ * ```ts
+ * const problem = problemOf(error, request.headers.accept);
+ * if (problem === undefined) throw error;
+ * response.writeHead(problem.status, problem.headers).end(problem.body);
+ * ```
+ *
+ * @param accept the request's `Accept`: a page for a client that prefers HTML; else a problem document.
+ * @returns `undefined` for any other error, also of this package: a wrong option, a value that JSON
+ * cannot say, and what else only the application can fix.
+ */
+export function problemOf(error: unknown, accept?: string): Problem | undefined {
+  const reason = reasonOf(error);
+  if (reason === undefined) return undefined;
+  const prefersPage = prefersHtml(accept);
+  return problemFor(reason, { docs: undefined, isDerived: true, prefersPage });
+}
+
+const repeated = { expiresInMs: 0, sameSubmission: true, isCooldown: false };
+
+function reasonOf(error: unknown): RefusalReason | ErrorReason | undefined {
+  if (!isSubmitLockError(error)) return undefined;
+  const ofGuard = { reason: "contended", answerUnavailable: false } as const;
+  switch (error.code) {
+    case "SUBMIT_LOCK_CONTENDED":
+      return { ...error, ...ofGuard };
+    case "SUBMIT_LOCK_ANSWER_UNAVAILABLE":
+      return { ...ofGuard, ...repeated, answerUnavailable: true };
+    case "SUBMIT_LOCK_MISMATCHED":
+      return { reason: "mismatch", inFlight: error.inFlight };
+    case "SUBMIT_LOCK_UNAVAILABLE":
+    case "SUBMIT_LOCK_MISCONFIGURED":
+    case "SUBMIT_LOCK_CLOSED":
+      return { reason: "unavailable", cause: error };
+    case "SUBMIT_LOCK_LOST":
+      return { reason: "lost" };
+    case "SUBMIT_LOCK_NO_FINGERPRINT":
+      return error.status === 500 ? undefined : { reason: "incomparable", status: error.status };
+    default:
+      return undefined;
+  }
+}
+
 /** With `isDerived` the id is the application's, so no text mentions an Idempotency-Key. */
-export function problemOf(
-  refusal: RefusalReason,
+export function problemFor(
+  refusal: RefusalReason | ErrorReason,
   audience: { docs: string | undefined; isDerived: boolean; prefersPage: boolean },
 ): Problem {
   const { docs, isDerived, prefersPage } = audience;
@@ -52,6 +174,8 @@ export function problemOf(
   return {
     status,
     code,
+    title,
+    detail,
     // Frozen, because the application's functions (onContended and the others) get this object.
     headers: Object.freeze({
       ...(type === undefined ? {} : { Link: `<${type}>; rel="describedby"` }),
@@ -75,6 +199,12 @@ export function codeOf(refusal: RefusalReason): ProblemCode {
 /** `Retry-After`, in seconds: few orders take longer than one, and 0 would invite a storm. */
 const soon = 1;
 
+const incomparable = {
+  413: ["Content Too Large", "is too long"],
+  415: ["Unsupported Media Type", "has a content type that is not read here"],
+  422: ["Unprocessable Content", "is nested too deep, or has a number that is too large"],
+} as const;
+
 /** The parts of a problem document, and of its page, whose usual heading may be left out. */
 type Content = [
   head: [status: number, code: ProblemCode, retryAfterS?: number],
@@ -88,8 +218,25 @@ type Content = [
  * The text says what a client should do, and never mentions the owner id, the key or Redis. The
  * titles are those of draft-ietf-httpapi-idempotency-key-header-07, section 2.7, where it has one.
  */
-function contentOf(refusal: RefusalReason, isDerived: boolean): Content {
+function contentOf(refusal: RefusalReason | ErrorReason, isDerived: boolean): Content {
   switch (refusal.reason) {
+    case "lost":
+      return [
+        [503, "submit_lock_lost"],
+        "Service Unavailable",
+        "This submission lost its protection against being placed twice while it was processed. Check whether it succeeded before you submit again.",
+        "We could not finish it in time. Look at your orders: if yours is not there, submit it again.",
+        "Your order may not have been placed",
+      ];
+    case "incomparable": {
+      const [title, why] = incomparable[refusal.status];
+      return [
+        [refusal.status, "SUBMIT_LOCK_NO_FINGERPRINT"],
+        title,
+        `The body of this request ${why}, so it cannot be compared with that of an earlier one.`,
+        "The page sent an order that we cannot read. Go back, reload the page, and submit your order again.",
+      ];
+    }
     case "anonymous":
       return [
         [401, "submit_anonymous"],

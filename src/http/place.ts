@@ -1,0 +1,35 @@
+import { InvalidOptionError } from "../errors.ts";
+import { hasMembers } from "../validation.ts";
+
+type Place = keyof typeof names;
+
+const names = { express: "Express", koa: "Koa", fastify: "Fastify", fetch: "a framework of fetch" };
+
+/**
+ * Names the fix where a guard is called by another framework, or with a handler. To be thrown at
+ * once and not as a rejection, which Express 4 and a router do not see.
+ *
+ * @returns `true`, so that each guard looks at the arguments of its first request alone.
+ * @throws InvalidOptionError
+ */
+export function checkPlace(own: Place, args: readonly unknown[]): true {
+  if (typeof args[0] === "function") {
+    const mount = "mount it in front of the handler, as in router.post(path, guard, handler)";
+    const fix = own === "koa" ? mount : "write guard.protect(handler)";
+    throw new InvalidOptionError(`guard: expected a request, got a function: ${fix}`);
+  }
+  const place = placeOf(args);
+  if (place === undefined || place === own) return true;
+  throw new InvalidOptionError(
+    `this is the guard of submit-lock/${own}, and ${names[place]} has called it: import { submitGuard } from "submit-lock/${place}"`,
+  );
+}
+
+/** By what a framework passes to a handler; `undefined` for anything that is not certain. */
+function placeOf([first, second]: readonly unknown[]): Place | undefined {
+  if (hasMembers(first, ["req", "res", "request", "response"])) return "koa";
+  if (hasMembers(first, ["raw"]) && hasMembers(second, ["raw"])) return "fastify";
+  if (hasMembers(first, ["clone", "headers", "url"])) return "fetch";
+  const isNode = hasMembers(first, ["headers", "httpVersion"]) && hasMembers(second, ["setHeader"]);
+  return isNode ? "express" : undefined;
+}

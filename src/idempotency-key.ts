@@ -1,0 +1,43 @@
+/** The `Idempotency-Key` of a request, as {@link parseIdempotencyKey} reads it. */
+export type IdempotencyKey =
+  | { readonly kind: "missing" }
+  /** `why` is a sentence for the client, without what it has sent. */
+  | { readonly kind: "invalid"; readonly why: string }
+  | { readonly kind: "key"; readonly key: string };
+
+const invalid: IdempotencyKey = {
+  kind: "invalid",
+  why: "Send one key of 1 to 255 printable ASCII characters, in double quotes or without space, double quote, comma and semicolon.",
+};
+
+/** A String of RFC 8941, section 3.3.3, and nothing after it. */
+const quoted = /^"((?:[ !#-[\]-~]|\\["\\])*)"$/;
+
+/** Printable ASCII without space, double quote, comma and semicolon. */
+const bare = /^[!#-+\--:<-~]+$/;
+
+/**
+ * Reads the header `Idempotency-Key` as the guards do. draft-ietf-httpapi-idempotency-key-header-07,
+ * section 2.1, wants a String of RFC 8941 (`"8e03"`, with its quotes); nearly all clients send the
+ * bare text. Both spellings are one key.
+ *
+ * @example
+ * ```ts
+ * const header = parseIdempotencyKey(request.headersDistinct["idempotency-key"]);
+ * if (header.kind !== "key") throw new Error("400");
+ * await lock.once(user.id, { id: `pay:${header.key}` }, () => pay(payment));
+ * ```
+ *
+ * @param lines the lines of the header as they were sent, such as Node's `headersDistinct` has them, or
+ * the only one. Joined by a comma, as in `headers`, the lines `"a` and `b"` would read as one key.
+ */
+export function parseIdempotencyKey(lines: string | readonly string[] = []): IdempotencyKey {
+  const [line, ...more] = [lines].flat();
+  if (line === undefined) return { kind: "missing" };
+  // Tests the untrimmed line, because trim() also removes spaces that are not ASCII.
+  if (more.length > 0 || /[^\t -~]/.test(line)) return invalid;
+  const text = line.trim();
+  if (text === "") return { kind: "missing" };
+  const key = quoted.exec(text)?.[1]?.replace(/\\(.)/g, "$1") ?? bare.exec(text)?.[0] ?? "";
+  return key === "" || key.length > 255 ? invalid : { kind: "key", key };
+}

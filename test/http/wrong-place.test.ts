@@ -1,0 +1,89 @@
+import { createServer, type RequestListener } from "node:http";
+import express5 from "express";
+import express4 from "express4";
+import Fastify from "fastify";
+import Koa3 from "koa";
+import Koa2 from "koa2";
+import { describe, expect, test } from "vitest";
+import { submitGuard as expressGuard } from "../../src/express/index.ts";
+import { submitGuard as fastifyGuard } from "../../src/fastify/index.ts";
+import { submitGuard as fetchGuard } from "../../src/fetch/index.ts";
+import { MemoryStore, SubmitLock } from "../../src/index.ts";
+import { submitGuard as koaGuard } from "../../src/koa/index.ts";
+import { listen } from "./http-client.ts";
+
+const options = { lock: new SubmitLock({ store: new MemoryStore() }), userId: () => "42" };
+const never = () => expect.fail("it ran");
+
+/** The function of a guard that a person mounts. */
+const mounted: Record<string, unknown> = {
+  express: expressGuard(options),
+  "express, protect": expressGuard(options).protect(never),
+  koa: koaGuard(options),
+  "fastify, protect": fastifyGuard(options).protect(never),
+  "fetch, protect": fetchGuard(options).protect(never),
+};
+
+/** An application with `handler` mounted, and the texts of the errors that it met. */
+const apps: Record<string, (handler: never, said: string[]) => Promise<RequestListener>> = {};
+for (const [name, lib] of Object.entries({ express4, express5 })) {
+  apps[name] = async (handler, said) => {
+    const app = lib().post("/orders", handler);
+    const onError: express5.ErrorRequestHandler = (error, _req, res, _next) => {
+      said.push(error.message);
+      res.sendStatus(500);
+    };
+    return app.use(onError);
+  };
+}
+for (const [name, lib] of Object.entries({ koa2: Koa2, koa3: Koa3 })) {
+  apps[name] = async (handler, said) => {
+    const app = new lib().use(handler);
+    app.on("error", (error: Error) => said.push(error.message));
+    return app.callback() as RequestListener;
+  };
+}
+apps["fastify"] = async (handler, said) => {
+  const app = Fastify();
+  app.setErrorHandler<Error>(async (error, _request, reply) => {
+    said.push(error.message);
+    return await reply.code(500).send();
+  });
+  app.post("/orders", handler);
+  await app.ready();
+  return (req, res) => app.routing(req, res);
+};
+
+describe.each(Object.keys(apps))("mounted on %s", (app) => {
+  const place = app.replace(/\d/, "");
+  const others = Object.keys(mounted).filter((guard) => !guard.startsWith(place));
+
+  test.each(others)("the guard of %s names the right one, at every request", async (guard) => {
+    const said: string[] = [];
+    const listener = await apps[app]?.(mounted[guard] as never, said);
+    const port = await listen(createServer(listener));
+    for (let click = 1; click <= 2; click++) {
+      const answer = await fetch(`http://127.0.0.1:${port}/orders`, { method: "POST" });
+      expect(answer.status).toBe(500);
+    }
+    const own = guard.replace(", protect", "");
+    const text = new RegExp(
+      `this is the guard of submit-lock/${own}, .* import .* "submit-lock/${place}"$`,
+    );
+    expect(said).toEqual([expect.stringMatching(text), expect.stringMatching(text)]);
+  });
+});
+
+test.each(Object.keys(mounted).filter((guard) => !guard.startsWith("fetch")))(
+  "called with a Request the guard of %s names that of fetch",
+  (guard) => {
+    const call = mounted[guard] as (request: Request) => unknown;
+    expect(() => call(new Request("http://shop.example"))).toThrow(/"submit-lock\/fetch"$/);
+  },
+);
+
+test("guard(handler) names protect, and on Koa the place of the guard", () => {
+  const call = (guard: unknown) => () => (guard as (handler: () => never) => unknown)(never);
+  expect(call(mounted["express"])).toThrow(/got a function: write guard\.protect\(handler\)$/);
+  expect(call(mounted["koa"])).toThrow(/router\.post\(path, guard, handler\)$/);
+});
