@@ -6,7 +6,8 @@ import type { LookUp } from "../lock/repeats.ts";
 import { identify } from "../lock/submission.ts";
 import type { ServerPort } from "../stores/redis/clients/port.ts";
 import { recordKeyOf, slotOf } from "../stores/redis/clients/slots.ts";
-import { answerOf, redisOf } from "./connect.ts";
+import { performance, sleep } from "../time.ts";
+import { answerOf, answerWithinMs, redisOf } from "./connect.ts";
 import type { CliLock, CliTarget, Context } from "./context.ts";
 import { CliError, exitCode } from "./failure.ts";
 import { clientOf, scanKeys, scanText } from "./scan.ts";
@@ -182,7 +183,7 @@ function idsOf(
     ids.push(derivedId(user, scope, submission), identify(user, { id: submission }).id);
     if (/^[\w-]{22}$/.test(submission)) ids.push(submission);
   }
-  return ids;
+  return [...new Set(ids)];
 }
 
 interface Records {
@@ -202,7 +203,13 @@ function recordsOf(connection: CliTarget, lock: CliLock, user: string): Records 
   const ofSlot = masters.filter((master) => master.address === name);
   const start = recordKeyOf(client, lockKey, "");
   const look = async (id: string): Promise<Exclude<LookUp, Completed> | Kept> => {
-    const seen = await answerOf(address, lock.lookUp(user, { id }));
+    // The first answer of a connection may come late: its database is asked for.
+    const patience = performance.now() + answerWithinMs;
+    let seen = await lock.lookUp(user, { id });
+    while (seen.outcome === "unknown" && performance.now() < patience) {
+      await sleep(50);
+      seen = await lock.lookUp(user, { id });
+    }
     if (seen.outcome === "unknown") {
       throw new CliError(`no answer from ${address} about a record`, exitCode.noRedis);
     }

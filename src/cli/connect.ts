@@ -15,7 +15,7 @@ import type { Arguments, CliLock, CliTarget } from "./context.ts";
 import { CliError, exitCode, toCliError } from "./failure.ts";
 
 /** For one answer, and for connecting. */
-const answerWithinMs = 2_000;
+export const answerWithinMs = 2_000;
 
 export async function connect(args: Arguments, env: NodeJS.ProcessEnv): Promise<CliTarget> {
   const config = args.text("config");

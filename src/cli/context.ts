@@ -72,7 +72,7 @@ Prints each change of a user's lock, which it looks at every 200 ms.
 Lists the kept answers of a user's orders, the newest first. Needs +scan.
 
   --body                   print the bodies as well
-  --key <key>              only the answer of this Idempotency-Key, without a scan
+  --key <key>              with --route: the answer of this Idempotency-Key, without a scan
   --route <text>           the route of --key, such as "POST /orders"
   --submission <id>        only the answer of this id: one that submissionId has returned, one of
                            once, or the 22 characters of submission.id; without a scan

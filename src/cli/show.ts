@@ -51,7 +51,7 @@ function adviceOn(found: Found, args: Arguments): string[] {
     case "working":
       return [
         `Only if the handler looks at its signal: ${free("an order that hangs")}`,
-        `Safe with any handler: wait, or end ${processOf(found.state === "held" ? found.holder : "")}, with all other orders in it. Then free the lock, or let it run out, in ${longestWait(found)} at most. Look for the order and the payment before the customer orders again.`,
+        `Safe with any handler: wait, or end ${processOf(found.state === "held" ? found.holder : "")}, with all other orders in it (kill -9, and see that it is gone: a handler may outlive SIGTERM). Then free the lock, or let it run out, in ${longestWait(found)} at most. Look for the order and the payment before the customer orders again.`,
       ];
     case "unknown":
       return [
@@ -71,7 +71,7 @@ function adviceOn(found: Found, args: Arguments): string[] {
 /** No all-clear: whatever is at work there may still charge. */
 function outlivedText({ endedMs, holder, reason }: OutlivedOrder): string {
   const whose = processOf(visible(holder));
-  return `Its last order outlived its lock, which ended ${duration(endedMs)} ago (${reason}), and may still be at work in ${whose}: the next order runs beside it. Look for the order and the payment. Safe: wait until this line is gone, or end that process, with all other orders in it.`;
+  return `Its last order outlived its lock, which ended ${duration(endedMs)} ago (${reason}), and may still be at work in ${whose}: the next order runs beside it. Look for the order and the payment. Safe: end that process, with all other orders in it (kill -9, and see that it is gone). The line is of the last such order alone, and stays for up to an hour behind a process that has died.`;
 }
 
 /** The process of a `holder`: host and process id by default. */

@@ -234,6 +234,14 @@ export class HeldLease extends Timer {
     else if (reason !== "closed") this.#setTimer(this.validity.endsAt);
     // Last, because listeners of the signal may call `release` or `complete`.
     this.#signalContext?.runInAsyncScope(() => this.#aborter?.abort(lost));
+    // Now: the connection may be closed by the end of its time.
+    if (reason === "closed" && !this.#isReleased) this.#outlives(reason);
+  }
+
+  #outlives(reason: LostReason): void {
+    this.#hasOutlived = true;
+    const heldMs = this.clock.now() - this.validity.startedAt;
+    outlives(this.runtime, this.command, reason, this.#storeTimeMs(), heldMs);
   }
 
   #retire(onReleased?: OnReleased): void {
@@ -271,9 +279,7 @@ export class HeldLease extends Timer {
   override onDue(): void {
     if (this.#lost !== undefined) {
       this.#retire();
-      this.#hasOutlived = true;
-      const heldMs = this.clock.now() - this.validity.startedAt;
-      outlives(this.runtime, this.command, this.#lost.reason, this.#storeTimeMs(), heldMs);
+      this.#outlives(this.#lost.reason);
       return;
     }
     const now = this.clock.now();

@@ -162,8 +162,8 @@ export const flaws: readonly Flaw[] = [
     family: "fastify",
     name: "a handler that rejects never ends",
     in: "run",
-    find: "else held.finished(); throw error;",
-    replace: "else held.begin(); throw error;",
+    find: "else held.finished(); throw own;",
+    replace: "else held.begin(); throw own;",
   },
   {
     net: "fail-anywhere",

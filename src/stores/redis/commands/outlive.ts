@@ -12,7 +12,7 @@ import { decoded, outlivedKey } from "./values.ts";
  *
  * Returns the clock and 1.
  */
-export const outliveScript: string = sent(/* lua */ `
+const outliveScript: string = sent(/* lua */ `
 ${common}
 local key = KEYS[1]
 local ended = 'ended:' .. ARGV[1]
