@@ -51,7 +51,7 @@ function adviceOn(found: Found, args: Arguments): string[] {
     case "working":
       return [
         `Only if the handler looks at its signal: ${free("an order that hangs")}`,
-        `Safe with any handler: wait, or end ${processOf(found.state === "held" ? found.holder : "")}, with all other orders in it (kill -9, and see that it is gone: a handler may outlive SIGTERM). Then free the lock, or let it run out, in ${longestWait(found)} at most. Look for the order and the payment before the customer orders again.`,
+        `Safe with any handler: wait, or end ${processOf(found.state === "held" ? found.holder : "")}, with all other orders in it. Use kill -9, and see that it is gone: a handler may outlive SIGTERM. Then free the lock, or let it run out, in ${longestWait(found)} at most. Look for the order and the payment before the customer orders again.`,
       ];
     case "unknown":
       return [
