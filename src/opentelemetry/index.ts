@@ -110,6 +110,7 @@ const CONFIRMED = "submit_lock.confirmed";
 const REASON = "submit_lock.reason";
 const CODE = "submit_lock.code";
 const COPIES = "submit_lock.copies";
+const SUBMISSION = "submit_lock.submission";
 const FENCING_TOKEN = "submit_lock.fencing_token";
 const ERROR_TYPE = "error.type";
 
@@ -295,6 +296,11 @@ function observe(meter: Meter, locks: readonly ObservedLock[]): () => void {
   return () => meter.removeBatchObservableCallback(tell, observed);
 }
 
+/** On spans alone: a metric would have a series for each order. */
+function submissionOf(submission: string | undefined): Attributes {
+  return submission === undefined ? {} : { [SUBMISSION]: submission };
+}
+
 function addEvent(name: string, attributes: Attributes): void {
   const span = trace.getActiveSpan();
   if (span?.isRecording()) span.addEvent(name, attributes);
@@ -305,7 +311,9 @@ function spansOf(tracer: Tracer): Listeners {
   /** Makes a span from the acquire to the call of `release` or `complete`, not to its answer. */
   const ended = (message: ReleaseMessage | CompleteMessage): void => {
     const endTime = Date.now() - message.durationMs;
-    const span = { startTime: endTime - message.heldMs, attributes: attributesOf(message) };
+    const submission = "submission" in message ? message.submission : undefined;
+    const attributes = { ...attributesOf(message), ...submissionOf(submission) };
+    const span = { startTime: endTime - message.heldMs, attributes };
     tracer.startSpan("submit_lock.hold", span).end(endTime);
   };
   return {
@@ -326,6 +334,9 @@ function spansOf(tracer: Tracer): Listeners {
     "submit-lock:release": ended,
     "submit-lock:complete": ended,
     "submit-lock:lost": ({ outcome }) => addEvent("submit_lock.lost", { [REASON]: outcome }),
-    "submit-lock:refusal": ({ code }) => addEvent("submit_lock.refused", { [CODE]: code }),
+    "submit-lock:refusal": ({ code, submission }) =>
+      addEvent("submit_lock.refused", { [CODE]: code, ...submissionOf(submission) }),
+    "submit-lock:replay": ({ submission }) =>
+      addEvent("submit_lock.replayed", submissionOf(submission)),
   };
 }

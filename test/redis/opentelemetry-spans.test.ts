@@ -106,7 +106,11 @@ test("a lock of a submission is held until its complete", async () => {
   const { lease } = await openOrder(patient);
   await lease.complete({ status: 201 });
   expect(named("submit_lock.hold").map(({ attributes }) => attributes)).toEqual([
-    { "submit_lock.key_prefix": "lock:submit:", "submit_lock.outcome": "recorded" },
+    {
+      "submit_lock.key_prefix": "lock:submit:",
+      "submit_lock.outcome": "recorded",
+      "submit_lock.submission": lease.submission?.id,
+    },
   ]);
 });
 
