@@ -109,8 +109,8 @@ interface Waiter {
  * Looks one submission up for all callers of this process that wait for it: one look at a time,
  * small until the submission is over, and then its answer once for all.
  */
-class Watch {
-  readonly waiters = new Set<Waiter>();
+export class Watch {
+  readonly waiters: Set<Waiter> = new Set();
   /** The first caller's attempt. */
   readonly attempt: SubmissionAttempt;
   readonly #look: (waitsFor: string | undefined) => Promise<Seen>;
@@ -179,40 +179,29 @@ class Watch {
 const undecided: Seen = { outcome: "in-flight" };
 const silent: Seen = { outcome: "unknown" };
 
-/** The watches of each lock's callers, by key, submission and content. */
-const watches = new WeakMap<LockRuntime, Map<string, Watch>>();
-
 /** How many callers wait for a submission of this lock. */
 export function waitingOn(runtime: LockRuntime): number {
   let count = 0;
-  for (const { waiters } of watches.get(runtime)?.values() ?? []) count += waiters.size;
+  for (const { waiters } of runtime.watches.values()) count += waiters.size;
   return count;
 }
 
-/** The attempts under way: repeats of a kept answer that arrive during a fetch share it. */
-const attempts = new WeakMap<LockRuntime, Map<string, Promise<Parameters<OnEnd>>>>();
-
-function attemptsOf(runtime: LockRuntime): Map<string, Promise<Parameters<OnEnd>>> {
-  const ofLock = attempts.get(runtime) ?? new Map();
-  attempts.set(runtime, ofLock);
-  return ofLock;
-}
-
+/** One attempt, which the repeats that arrive during it find. */
 function attempting(
   runtime: LockRuntime,
   command: CallerCommand,
   identity: string,
   waitedMs: number,
 ): Promise<Parameters<OnEnd>> {
-  const ofLock = attemptsOf(runtime);
+  const { attempts } = runtime;
   const attempt = new Promise<Parameters<OnEnd>>((resolve) => {
     const ended: OnEnd = (...end) => {
-      ofLock.delete(identity);
+      attempts.delete(identity);
       resolve(end);
     };
     new Acquiring(runtime, command, ended, waitedMs).begin();
   });
-  ofLock.set(identity, attempt);
+  attempts.set(identity, attempt);
   return attempt;
 }
 
@@ -244,13 +233,12 @@ export async function acquireOrWait(
   const command = commandOf();
   const { id, fingerprint } = command.submission ?? {};
   const identity = `${command.key} ${id} ${fingerprint}`;
-  const ofLock = watches.get(runtime) ?? new Map<string, Watch>();
-  watches.set(runtime, ofLock);
+  const { attempts, watches } = runtime;
   const { forOne, inAll } = mostWaiting;
-  const crowd = ofLock.get(identity);
+  const crowd = watches.get(identity);
   // As the last look said. A crowd costs the others no more than its requests.
   if (crowd !== undefined && crowd.waiters.size >= forOne) return crowd.attempt;
-  const underWay = attemptsOf(runtime).get(identity);
+  const underWay = attempts.get(identity);
   let waitedMs = 0;
   // No await without one: it registers itself before the next caller asks.
   if (underWay !== undefined) {
@@ -265,7 +253,7 @@ export async function acquireOrWait(
     if (runtime.isDrained) throw closedAttempt().cause;
     return await look(runtime, commandOf(), waitsFor);
   };
-  const known = ofLock.get(identity);
+  const known = watches.get(identity);
   const watch = known ?? new Watch(attempt, lookAgain, runtime.times.acquireTimeoutMs);
   const isCrowded = watch.waiters.size >= forOne || waitingOn(runtime) >= inAll;
   if (waitMs === 0 || isCrowded) return attempt;
@@ -274,8 +262,8 @@ export async function acquireOrWait(
     const seen = await new Promise<Seen>((settle, fail) => {
       watch.waiters.add({ run, since, endsAt: since + waitMs, isAbandoned, settle, fail });
       if (known !== undefined) return;
-      ofLock.set(identity, watch);
-      void watch.run(() => ofLock.delete(identity));
+      watches.set(identity, watch);
+      void watch.run(() => watches.delete(identity));
     });
     if (seen.outcome === "in-flight") return attempt;
     if (seen.outcome === "none") return { ...attempt, hasEnded: true };

@@ -3,9 +3,11 @@ import { LockMisconfiguredError, LockUnavailableError } from "../errors.ts";
 import { clearTimeout, performance, setTimeout } from "../time.ts";
 import { inNeutralContext, TimerWheel, within } from "../timers.ts";
 import { isOwn, textOfThrown } from "../validation.ts";
+import type { OnEnd } from "./acquire.ts";
 import { type ChannelOf, lockChannels, storeChannel } from "./channels.ts";
 import type { Completing } from "./complete.ts";
 import type { HeldLease } from "./held-lease.ts";
+import type { Watch } from "./repeats.ts";
 import type { Seal } from "./seal.ts";
 import type {
   AcquireRequest,
@@ -87,6 +89,12 @@ export class LockRuntime {
   /** Releases and retires under way, except those to which Redis has denied permission. */
   readonly releases: WaitGroup = new WaitGroup();
   readonly completes: WaitGroup = new WaitGroup();
+  /** By key, the callers that wait for a lease: the first asks Redis for all of them. */
+  readonly lines: Map<string, Set<object>> = new Map();
+  /** By key, submission and content, the callers that wait for its end. */
+  readonly watches: Map<string, Watch> = new Map();
+  /** By the same, the attempt under way: repeats of a kept answer that arrive during it share it. */
+  readonly attempts: Map<string, Promise<Parameters<OnEnd>>> = new Map();
   /** How many characters the records of completes under way have together. */
   pendingRecordLength = 0;
   /** `close` has waited long enough: a lease that is acquired now is released at once. */
@@ -142,9 +150,9 @@ export class LockRuntime {
   }
 
   /**
-   * The store has answered: call it in an outage, whose end it may be. The store may have for one of its nodes alone,
-   * so the outage ends only where no attempt fails in the next 2 × `acquireTimeoutMs`: one that begins
-   * now may fail after the first of them.
+   * The store has answered: call it in an outage, whose end it may be. The store may have for one of
+   * its nodes alone, so the outage ends only where no attempt fails in the next 2 ×
+   * `acquireTimeoutMs`: one that begins now may fail after the first of them.
    */
   storeAnswers({ isCheck, keyPrefix }: Pick<CallerCommand, "isCheck" | "keyPrefix">): void {
     if (isCheck || this.awaySince === undefined || this.#back !== undefined) return;

@@ -21,9 +21,6 @@ export async function pauseBeforeRetry(round: number, endsAt: number): Promise<v
   await sleep(Math.max(0, Math.min(jittered, endsAt - performance.now())));
 }
 
-/** By lock and key, who waits for a lease: the first asks Redis for all of them. */
-const lines = new WeakMap<LockRuntime, Map<string, Set<object>>>();
-
 export async function withLock<Result>(
   runtime: LockRuntime,
   key: string,
@@ -52,10 +49,9 @@ async function waitForLease(
   attempt: () => Promise<Attempt>,
 ): Promise<Lease> {
   if (waitMs === 0) return await tryUntil(performance.now(), runtime, key, attempt, () => true);
-  const ofLock = lines.get(runtime) ?? new Map<string, Set<object>>();
-  lines.set(runtime, ofLock);
-  const line = ofLock.get(key) ?? new Set<object>();
-  ofLock.set(key, line);
+  const { lines } = runtime;
+  const line = lines.get(key) ?? new Set();
+  lines.set(key, line);
   const self = {};
   line.add(self);
   const isFirst = () => line.values().next().value === self;
@@ -63,7 +59,7 @@ async function waitForLease(
     return await tryUntil(performance.now() + waitMs, runtime, key, attempt, isFirst);
   } finally {
     line.delete(self);
-    if (line.size === 0) ofLock.delete(key);
+    if (line.size === 0) lines.delete(key);
   }
 }
 
