@@ -3,7 +3,7 @@ import type { NextFunction, Request, RequestHandler, Response } from "express";
 import { AnsweredTwiceError, InvalidOptionError } from "../errors.ts";
 import { admit } from "../http/admission.ts";
 import { type GuardOptions, resolveGuardOptions } from "../http/options.ts";
-import { checkPlace } from "../http/place.ts";
+import { placeCheck } from "../http/place.ts";
 import type { RequestSubmission } from "../http/public.ts";
 import { type RequestLease, warnIfHeldToMaxHold } from "../http/request-lease.ts";
 import { headersToRepeat } from "../http/stored-answer.ts";
@@ -106,7 +106,7 @@ export function submitGuard<Req extends IncomingMessage = Request>(
     ...contentAdapter(contentOf),
   });
 
-  let isInPlace = false;
+  const checkPlace = placeCheck("express");
 
   /** Never rejects: `next` gets errors. */
   async function enter(
@@ -144,7 +144,7 @@ export function submitGuard<Req extends IncomingMessage = Request>(
   }
 
   function submitGuardMiddleware(req: IncomingMessage, res: ServerResponse, next: Next): void {
-    if (!isInPlace) isInPlace = checkPlace("express", [req, res]);
+    checkPlace(req, res);
     void enter(req, res, next, (forward) => forward());
   }
 
@@ -158,7 +158,7 @@ export function submitGuard<Req extends IncomingMessage = Request>(
       );
     }
     return function protectedHandler(this: unknown, req, res, next) {
-      if (!isInPlace) isInPlace = checkPlace("express", [req, res]);
+      checkPlace(req, res);
       return enter(req, res, next, (forward) => Reflect.apply(handler, this, [req, res, forward]));
     };
   }

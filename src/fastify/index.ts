@@ -1,7 +1,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { admit } from "../http/admission.ts";
 import { type GuardOptions, resolveGuardOptions } from "../http/options.ts";
-import { checkPlace } from "../http/place.ts";
+import { placeCheck } from "../http/place.ts";
 import type { RequestSubmission } from "../http/public.ts";
 import { headersToRepeat } from "../http/stored-answer.ts";
 import type { Lease } from "../lock/lease.ts";
@@ -76,7 +76,7 @@ export function submitGuard<Req extends FastifyRequest = FastifyRequest>(
     ...contentAdapter(contentOf),
   });
 
-  let isInPlace = false;
+  const checkPlace = placeCheck("fastify");
 
   async function enter(
     app: FastifyInstance,
@@ -112,7 +112,7 @@ export function submitGuard<Req extends FastifyRequest = FastifyRequest>(
         throw invalidOption("protect", expected, handler);
       }
       return function protectedHandler(this: FastifyInstance, request: Req, reply: FastifyReply) {
-        if (!isInPlace) isInPlace = checkPlace("fastify", [request, reply]);
+        checkPlace(request, reply);
         return enter(this, request, reply, handler);
       } as Handler;
     },

@@ -6,20 +6,26 @@ type Place = keyof typeof names;
 const names = { express: "Express", koa: "Koa", fastify: "Fastify", fetch: "a framework of fetch" };
 
 /**
- * Names the fix where a guard is called by another framework, or with a handler. To be thrown at
- * once and not as a rejection, which Express 4 and a router do not see.
- *
- * @returns `true`, so that each guard looks at the arguments of its first request alone.
- * @throws InvalidOptionError
+ * Returns a check for the arguments of a guard, which looks at the first request alone. It throws at
+ * once, because Express 4 and a router see no rejection: an InvalidOptionError that names the fix
+ * where the guard is called by another framework, or with a handler.
  */
-export function checkPlace(own: Place, args: readonly unknown[]): true {
+export function placeCheck(own: Place): (...args: readonly unknown[]) => void {
+  let isInPlace = false;
+  return (...args) => {
+    if (!isInPlace) check(own, args);
+    isInPlace = true;
+  };
+}
+
+function check(own: Place, args: readonly unknown[]): void {
   if (typeof args[0] === "function") {
     const mount = "mount it in front of the handler, as in router.post(path, guard, handler)";
     const fix = own === "koa" ? mount : "write guard.protect(handler)";
     throw new InvalidOptionError(`guard: expected a request, got a function: ${fix}`);
   }
   const place = placeOf(args);
-  if (place === undefined || place === own) return true;
+  if (place === undefined || place === own) return;
   throw new InvalidOptionError(
     `this is the guard of submit-lock/${own}, and ${names[place]} has called it: import { submitGuard } from "submit-lock/${place}"`,
   );
