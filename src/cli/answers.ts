@@ -3,13 +3,14 @@ import { derivedId, keyId } from "../http/submission.ts";
 import { parseIdempotencyKey } from "../idempotency-key.ts";
 import type { StoredAnswer } from "../lock/record.ts";
 import type { LookUp } from "../lock/repeats.ts";
-import { identify } from "../lock/submission.ts";
+import { identify, is22 } from "../lock/submission.ts";
 import type { ServerPort } from "../stores/redis/clients/port.ts";
 import { recordKeyOf, slotOf } from "../stores/redis/clients/slots.ts";
 import { performance, sleep } from "../time.ts";
 import { answerOf, answerWithinMs, redisOf } from "./connect.ts";
 import type { CliLock, CliTarget, Context } from "./context.ts";
 import { CliError, exitCode } from "./failure.ts";
+import { reasonOf } from "./free.ts";
 import { clientOf, scanKeys, scanText } from "./scan.ts";
 import {
   columns,
@@ -29,6 +30,8 @@ interface Kept extends Completed {
   /** How long the answer is kept, in ms. */
   readonly expiresInMs: number;
 }
+
+type Looked = Exclude<LookUp, Completed> | Kept;
 
 export async function answers({ args, terminal, open }: Context): Promise<undefined> {
   const [key, route, submission] = ["key", "route", "submission"].map((name) => args.text(name));
@@ -58,7 +61,7 @@ export async function answers({ args, terminal, open }: Context): Promise<undefi
       async (keys) => {
         for (const each of keys) {
           const id = each.slice(records.start.length);
-          if (!/^[\w-]{22}$/.test(id) || ids.has(id)) continue;
+          if (!is22(id) || ids.has(id)) continue;
           ids.add(id);
           await look(id);
         }
@@ -84,9 +87,7 @@ export async function answers({ args, terminal, open }: Context): Promise<undefi
   if (found.length > 0) {
     lines.push(...table(found, args.has("body"), terminal.paint), ...meaning);
     const { id } = found[0] as Kept;
-    lines.push(
-      `To let a retry of one run: ${args.suggest("forget", `${args.user}`, undefined, id)}`,
-    );
+    lines.push(`To let a retry of one run: ${args.suggest("forget", args.user, undefined, id)}`);
   } else {
     lines.push("No repeat of an order of this user is answered without running it.");
   }
@@ -128,17 +129,15 @@ export async function forget({ args, terminal, open }: Context): Promise<number>
   const inFlight = `Nothing was changed: user ${user} is placing this order right now. Wait for its end: ${args.suggest("show", args.user)}`;
   if (seen.outcome === "in-flight") return end(seen.outcome, inFlight);
   if (seen.outcome !== "completed") return end("none", none);
-  const risk = `The next retry of this order runs: if the order was placed, a second order and a second charge are possible. Look for both first.`;
+  const risk =
+    "The next retry of this order runs: if the order was placed, a second order and a second charge are possible. Look for both first.";
   if (isDry) {
     const text = `Would forget the answer below. Nothing was changed. ${risk}`;
     if (!args.has("json")) terminal.print(table([seen], false, terminal.paint));
     return end("forgotten", text, { answer: shown(seen, false), dryRun: true });
   }
   if (terminal.canAsk) terminal.warn([...table([seen], false, terminal.paint), risk]);
-  const reason =
-    args.text("reason") ??
-    (await terminal.ask("Why, for the audit line (such as a ticket's number): "));
-  if (!reason) throw new CliError("nothing was typed. Nothing was changed");
+  const reason = await reasonOf({ args, terminal });
   const by = args.text("by") ?? personOf(terminal.env).slice(0, 64);
   const asked = lock.forget(args.user, { id: args.id, by, reason });
   const { outcome } = await answerOf(address, asked);
@@ -181,7 +180,7 @@ function idsOf(
   }
   if (submission !== undefined) {
     ids.push(derivedId(user, scope, submission), identify(user, { id: submission }).id);
-    if (/^[\w-]{22}$/.test(submission)) ids.push(submission);
+    if (is22(submission)) ids.push(submission);
   }
   return [...new Set(ids)];
 }
@@ -191,7 +190,7 @@ interface Records {
   readonly start: string;
   /** The node of the user's slot, as far as the client knows it; else all masters. */
   readonly nodes: readonly ServerPort[];
-  look(id: string): Promise<Exclude<LookUp, Completed> | Kept>;
+  look(id: string): Promise<Looked>;
 }
 
 function recordsOf(connection: CliTarget, lock: CliLock, user: string): Records {
@@ -202,7 +201,7 @@ function recordsOf(connection: CliTarget, lock: CliLock, user: string): Records 
   const name = client.nodeOf(slotOf(clientPrefix + lockKey));
   const ofSlot = masters.filter((master) => master.address === name);
   const start = recordKeyOf(client, lockKey, "");
-  const look = async (id: string): Promise<Exclude<LookUp, Completed> | Kept> => {
+  const look = async (id: string): Promise<Looked> => {
     // The first answer of a connection may come late: its database is asked for.
     const patience = performance.now() + answerWithinMs;
     let seen = await lock.lookUp(user, { id });

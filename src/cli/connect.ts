@@ -11,7 +11,7 @@ import { RedisStore } from "../stores/redis/redis-store.ts";
 import { setImmediate } from "../time.ts";
 import { within } from "../timers.ts";
 import { hasMembers } from "../validation.ts";
-import type { Arguments, CliLock, CliTarget } from "./context.ts";
+import { type Arguments, type CliLock, type CliTarget, lockMembers } from "./context.ts";
 import { CliError, exitCode, toCliError } from "./failure.ts";
 
 /** For one answer, and for connecting. */
@@ -170,17 +170,7 @@ async function fromConfig(file: string, args: Arguments): Promise<CliTarget> {
   }
   // In a module compiled to CommonJS, `export default` is one level deeper.
   if (hasMembers(loaded.default, ["default"])) loaded = loaded.default as typeof loaded;
-  if (
-    !hasMembers(loaded.default, [
-      "inspect",
-      "free",
-      "forget",
-      "lookUp",
-      "keyFor",
-      "keyPrefix",
-      "check",
-    ])
-  ) {
+  if (!hasMembers(loaded.default, lockMembers)) {
     throw new CliError(`--config: expected ${file} to default-export a SubmitLock`);
   }
   const at =

@@ -1,4 +1,5 @@
 import { type ParseArgsConfig, parseArgs } from "node:util";
+import { is22 } from "../lock/submission.ts";
 import type { SubmitLock } from "../lock/submit-lock.ts";
 import type { ClientPort } from "../stores/redis/clients/port.ts";
 import { describe } from "../validation.ts";
@@ -26,10 +27,18 @@ export interface CliTarget {
   readonly user?: string | undefined;
 }
 
-export type CliLock = Pick<
-  SubmitLock,
-  "check" | "forget" | "free" | "inspect" | "keyFor" | "keyPrefix" | "lookUp"
->;
+/** The members of a lock that the commands use. */
+export const lockMembers = [
+  "check",
+  "forget",
+  "free",
+  "inspect",
+  "keyFor",
+  "keyPrefix",
+  "lookUp",
+] as const;
+
+export type CliLock = Pick<SubmitLock, (typeof lockMembers)[number]>;
 
 /** The help of each command. `parsed` takes the options from it; `<user>` requires a user id. */
 const helps: Readonly<Record<string, string>> = {
@@ -160,7 +169,7 @@ export class Arguments {
     }
     if (this.takesUser) this.user = positionals.shift() ?? "";
     const takesId = help.startsWith(`${name} <user> <id>`);
-    if (takesId && !/^[\w-]{22}$/.test(positionals[0] ?? "")) {
+    if (takesId && !is22(positionals[0])) {
       const text = `${name} needs a user id and the 22 characters of a submission`;
       throw new CliError(`${text}, as answers prints them: ${program} answers 42`);
     }

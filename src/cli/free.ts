@@ -96,14 +96,21 @@ async function answers({ args, terminal }: Context, found: Found) {
     const effect = now && hasHolder ? risk : effectOfFree(found);
     terminal.warn([...describeLock(user, found), effect]);
   }
-  const reason =
-    args.text("reason") ??
-    (await ask(terminal, "Why, for the audit line (such as a ticket's number): "));
+  const reason = await reasonOf({ args, terminal });
   const id = given ?? found.id;
   if (!asksId) return { id, reason };
   const typed = await ask(terminal, `Type the id (${visible(id)}) to free user ${user}: `);
   if (typed.toLowerCase() === id) return { id, reason };
   throw new CliError("that is not the id. Nothing was changed");
+}
+
+/** The reason for the audit line: typed, or asked for. */
+export async function reasonOf({
+  args,
+  terminal,
+}: Pick<Context, "args" | "terminal">): Promise<string> {
+  const question = "Why, for the audit line (such as a ticket's number): ";
+  return args.text("reason") ?? (await ask(terminal, question));
 }
 
 async function ask(terminal: Context["terminal"], question: string): Promise<string> {

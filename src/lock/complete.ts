@@ -33,7 +33,7 @@ export class Completing extends UntilAnswered<CompleteRequest, CompleteReply, Co
   readonly #record: RecordBytes;
   readonly #expiresAtMs: number;
   readonly #cooldownUntilMs: number;
-  readonly #told: Pick<CompleteMessage, "submission" | "heldMs" | "length" | "bodyDropped">;
+  readonly #message: Pick<CompleteMessage, "submission" | "heldMs" | "length" | "bodyDropped">;
 
   constructor(
     runtime: LockRuntime,
@@ -60,7 +60,7 @@ export class Completing extends UntilAnswered<CompleteRequest, CompleteReply, Co
     const giveUpMs = Math.max(reportMs, times.maxHoldMs);
     const { completeTimers } = runtime;
     super(runtime, command, "complete", completeTimers, reportMs, giveUpMs, onCompleted);
-    this.#told = { submission: identity?.id, heldMs, length: record.length, bodyDropped };
+    this.#message = { submission: identity?.id, heldMs, length: record.length, bodyDropped };
     this.#record = record;
     this.#expiresAtMs = storeTimeMs + retainMs;
     this.#cooldownUntilMs = cooldownMs === 0 ? 0 : storeTimeMs + cooldownMs;
@@ -113,7 +113,7 @@ export class Completing extends UntilAnswered<CompleteRequest, CompleteReply, Co
     if (completeChannel.hasSubscribers) {
       const durationMs = performance.now() - this.startedAt;
       const cause = outcome === "unconfirmed" ? this.failure(closed) : undefined;
-      publish(completeChannel, this.command, { ...this.#told, outcome, durationMs, cause });
+      publish(completeChannel, this.command, { ...this.#message, outcome, durationMs, cause });
     }
     this.report(outcome, closed);
     this.runtime.completes.done();

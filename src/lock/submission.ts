@@ -101,9 +101,14 @@ export function resolveIdentity(
   };
 }
 
+/** Whether a value has the form of {@link hash22}. */
+export function is22(value: unknown): boolean {
+  return typeof value === "string" && /^[\w-]{22}$/.test(value);
+}
+
 /** @throws InvalidOptionError for a text that is not the 22 characters of a submission. */
 export function checkId(name: string, id: unknown): string {
-  if (typeof id === "string" && /^[\w-]{22}$/.test(id)) return id;
+  if (is22(id)) return id as string;
   throw invalidOption(name, "the 22 characters of a submission, as submission.id has them", id);
 }
 
@@ -128,12 +133,12 @@ export function identify(
   const { fingerprint } = submission;
   const text = checkText("submission.id", submission.id);
   const user = submitKey("", userId);
-  const isGuards = text.length === 22 && text === guardId(user, text);
+  const isGuards = is22(text) && text === guardId(user, text);
   // The encoded user id has no line end, so that no two pairs make one text (rule J7).
   const id = isGuards ? text : hash22(`once\n${user}\n${text}`);
   if (fingerprint === undefined) return { id, fingerprint };
   checkText("submission.fingerprint", fingerprint);
-  const isWhole = isGuards && /^[\w-]{22}$/.test(fingerprint);
+  const isWhole = isGuards && is22(fingerprint);
   return { id, fingerprint: isWhole ? fingerprint : hash22(`${id}:${fingerprint}`) };
 }
 

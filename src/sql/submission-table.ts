@@ -7,6 +7,7 @@ import {
 } from "../errors.ts";
 import type { OnceResult } from "../lock/once.ts";
 import { jsonOf, maxValueBytes } from "../lock/record.ts";
+import { is22 } from "../lock/submission.ts";
 import { checkMs, checkOptionNames, describe, hasMembers, invalidOption } from "../validation.ts";
 import type { Dialect, SqlExecutor, SubmissionRow } from "./executor.ts";
 import { mysql } from "./mysql.ts";
@@ -198,7 +199,7 @@ function checkCall(tx: SqlExecutor, submission: SqlSubmission | undefined): SqlS
   const { id, fingerprint } = submission as SqlSubmission;
   for (const [name, text] of Object.entries({ id, fingerprint: fingerprint ?? id })) {
     // J7: with ids of the application, two users would share an order.
-    if (typeof text === "string" && /^[\w-]{22}$/.test(text)) continue;
+    if (is22(text)) continue;
     const came =
       typeof text === "string" ? `a string of ${text.length} characters` : describe(text);
     throw new InvalidOptionError(
