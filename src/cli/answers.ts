@@ -74,7 +74,7 @@ export async function answers({ args, terminal, open }: Context): Promise<undefi
     end = scanText(scan);
     isComplete = scan.partial === undefined;
   }
-  found.sort((one, other) => one.ageMs - other.ageMs);
+  found.sort((one, other) => other.completedAt - one.completedAt);
   if (args.has("json")) {
     const answers = found.map((each) => shown(each, args.has("body")));
     terminal.print([json({ userId: args.user, answers, isComplete })]);

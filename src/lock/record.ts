@@ -198,6 +198,7 @@ function parsedValue(json: string): StoredAnswer["returned"] {
 export interface FoundAnswer {
   readonly answer: StoredAnswer;
   readonly ageMs: number;
+  readonly completedAt: number;
   readonly id: string;
 }
 
@@ -208,13 +209,14 @@ export function completedOf(
 ): FoundAnswer {
   const { answer, createdMs, id = place.submission?.id ?? "" } = decodeRecord(record, place, seal);
   if (answer.unreadable === undefined) {
-    return { answer, ageMs: Math.max(0, storeTimeMs - createdMs), id };
+    const ageMs = Math.max(0, storeTimeMs - createdMs);
+    return { answer, ageMs, completedAt: createdMs, id };
   }
   warnOnce(
     "SUBMIT_LOCK_UNREADABLE_RECORD",
     `a submission was completed, and its record cannot be read (${answer.unreadable}): its repeats are refused, and none runs. ${remedies[answer.unreadable]}`,
   );
-  return { answer, ageMs: 0, id };
+  return { answer, ageMs: 0, completedAt: storeTimeMs, id };
 }
 
 /** For an operator. */

@@ -20,6 +20,8 @@ export type LookUp =
       readonly answer: StoredAnswer;
       /** How long ago it was completed by the store's clock, in milliseconds. */
       readonly ageMs: number;
+      /** When it was completed, by the store's clock: Unix time in milliseconds. */
+      readonly completedAt: number;
       /** Its 22 characters, as `submission.id` has them. */
       readonly id: string;
     }
