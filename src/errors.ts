@@ -277,6 +277,12 @@ export type AnySubmitLockError =
   | NoFingerprintError
   | TransactionRequiredError;
 
+/** Gives an error that a timer has made the stack of the caller, who reads it. */
+export function atCaller(error: SubmitLockError): SubmitLockError {
+  Error.captureStackTrace?.(error, atCaller);
+  return error;
+}
+
 /** Returns whether a value is an error of this package, also of another copy of the package. */
 export function isSubmitLockError(value: unknown): value is AnySubmitLockError {
   return typeof value === "object" && value !== null && brand in value;

@@ -33,6 +33,8 @@ export interface Problem {
 interface Refused {
   /** The guard's default answer; send its `headers` with an answer of your own. */
   readonly problem: Problem;
+  /** The client's `Accept` prefers a page: a form has sent the request, and not a script. */
+  readonly prefersPage: boolean;
 }
 
 /** The request has no user. */
@@ -81,7 +83,7 @@ export interface Unavailable extends Refused {
 type Refusal = Anonymous | Contended | KeyMissing | Mismatch | Unavailable;
 
 export type RefusalReason<Each extends Refusal = Refusal> = Each extends Refusal
-  ? Omit<Each, "problem">
+  ? Omit<Each, keyof Refused>
   : never;
 
 /**

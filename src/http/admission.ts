@@ -159,6 +159,7 @@ async function decide<Source, Args extends unknown[]>(
     }
     case "contended": {
       const { expiresInMs, hasEnded, isCooldown = false, sameSubmission = false } = attempt;
+      if (exchange.method === "GET") warnOfReads();
       const why = { expiresInMs, sameSubmission, answerUnavailable: false, hasEnded, isCooldown };
       return refused({ reason: "contended", ...why });
     }
@@ -177,6 +178,14 @@ async function decide<Source, Args extends unknown[]>(
       return refused({ reason: "unavailable", cause });
     }
   }
+}
+
+/** An image or a page that a guard of the whole application has refused. */
+function warnOfReads(): void {
+  warnOnce(
+    "SUBMIT_LOCK_GUARDED_READ",
+    "a GET was refused with 409, because its user has an order under way. Mount the guard on the routes that place orders, and not on the whole application, or skip such requests",
+  );
 }
 
 /** @throws the error, which the framework's error handler answers with its code. */
@@ -245,7 +254,7 @@ function refuse<Source, Args extends unknown[]>(
       const { keyPrefix } = options.lock;
       refusalChannel.publish({ code, status, submission: submission?.id, key, keyPrefix });
     }
-    return respond(...args, { ...why, problem } as never);
+    return respond(...args, { ...why, problem, prefersPage } as never);
   };
   return { kind: "answer", code: codeOf(why), answer };
 }

@@ -3,6 +3,7 @@ import type { Lease } from "../lock/lease.ts";
 import type { AnswerToStore } from "../lock/record.ts";
 import { checkText, guardId, hash22, type IdentifiedOptions, isText } from "../lock/submission.ts";
 import { submitKey, type UserId } from "../lock/submit-key.ts";
+import type { RefusalReason } from "../problem.ts";
 import { warnOnce } from "../validation.ts";
 import { fingerprintFor } from "./fingerprint.ts";
 import type { ResolvedIdempotency } from "./options.ts";
@@ -56,7 +57,7 @@ export class IdentifiedSubmission implements RequestSubmission {
 
 type Identification =
   | { readonly submission: IdentifiedSubmission; readonly asked: IdentifiedOptions }
-  | Omit<KeyMissing, "problem">;
+  | RefusalReason<KeyMissing>;
 
 /**
  * Finds the submission's id and fingerprint before the handlers run: they may change the body.

@@ -1,4 +1,4 @@
-import { InvalidOptionError, LockUnavailableError } from "../errors.ts";
+import { atCaller, InvalidOptionError, LockUnavailableError } from "../errors.ts";
 import { performance } from "../time.ts";
 import { within } from "../timers.ts";
 import { checkOptionNames, invalidOption } from "../validation.ts";
@@ -168,7 +168,7 @@ export async function check(runtime: LockRuntime, command: CallerCommand): Promi
   const attempt = await new Promise<SubmissionAttempt>((resolve) =>
     new Acquiring(runtime, command, resolve).begin(),
   );
-  if (attempt.outcome === "unavailable") throw attempt.cause;
+  if (attempt.outcome === "unavailable") throw atCaller(attempt.cause);
   if (attempt.outcome !== "acquired") {
     throw new LockUnavailableError(`check() could not take its test lock: ${attempt.outcome}`);
   }

@@ -1,5 +1,6 @@
 import {
   AnswerUnavailableError,
+  atCaller,
   InvalidValueError,
   LockContendedError,
   SubmissionMismatchError,
@@ -63,7 +64,7 @@ export async function once<Value>(
     case "acquired":
       return await run(attempt.lease as UserLease, work, runtime.times.acquireTimeoutMs);
     case "unavailable":
-      throw attempt.cause;
+      throw atCaller(attempt.cause);
     case "contended":
       throw contendedError(attempt, ownHolder(runtime, key));
     case "completed": {

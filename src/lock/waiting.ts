@@ -1,4 +1,4 @@
-import { LockContendedError, LockUnavailableError } from "../errors.ts";
+import { atCaller, LockContendedError, LockUnavailableError } from "../errors.ts";
 import { performance, sleep } from "../time.ts";
 import { checkMs, checkOptionNames, invalidOption } from "../validation.ts";
 import type { Attempt, Lease, LockedWork } from "./lease.ts";
@@ -79,7 +79,7 @@ async function tryUntil(
     if (came.outcome === "acquired") return came.lease;
     const isOver = performance.now() >= endsAt;
     if (came.outcome === "unavailable") {
-      if (isOver || !(came.cause instanceof LockUnavailableError)) throw came.cause;
+      if (isOver || !(came.cause instanceof LockUnavailableError)) throw atCaller(came.cause);
     } else if (isOver) {
       const { expiresInMs, isCooldown } = came;
       const other = `the lock has another holder${ownHolder(runtime, key)}`;

@@ -154,17 +154,22 @@ test("90 kB sent again as gzip are the same, and 4 MB in 4 kB of gzip cost littl
   expect(await send("a", body.replace("7", "8"), true)).toEqual([422, null]);
 
   const bomb = `[${Array(400_000).fill('{"id":7}').join()}]`;
-  const cost = async (run: () => unknown) => {
-    const before = process.cpuUsage();
-    await run();
-    const { system, user } = process.cpuUsage(before);
-    return (system + user) / 1_000;
+  /** The least of three: beside other work, one may be much dearer. */
+  const cost = async (run: (round: number) => unknown) => {
+    let least = Number.POSITIVE_INFINITY;
+    for (let round = 1; round <= 3; round++) {
+      const before = process.cpuUsage();
+      await run(round);
+      const { system, user } = process.cpuUsage(before);
+      least = Math.min(least, (system + user) / 1_000);
+    }
+    return least;
   };
   const parsing = await cost(() => JSON.parse(bomb));
   await send("warm", bomb, true);
   await send("warm", bomb, true, "/bare");
   const bare = await cost(() => send("b", bomb, true, "/bare"));
-  const guarded = await cost(() => send("b", bomb, true));
+  const guarded = await cost((round) => send(`b${round}`, bomb, true));
   // To sort it took 12 times as long as to parse it.
   expect(guarded - bare).toBeLessThan(6 * parsing);
 });

@@ -64,7 +64,9 @@ export async function openOnce(options: OnceOptions): Promise<OnceShop> {
   });
   const { redis } = shop;
   const keys = () => redis.keys(`*${shop.user}*`);
-  const recordKeys = async () => (await keys()).filter((key) => key.startsWith("{")).sort();
+  // Without what a run told to the clicks that were waiting: that is no record (rule 25).
+  const isRecord = (key: string) => key.startsWith("{") && !key.endsWith(":told");
+  const recordKeys = async () => (await keys()).filter(isRecord).sort();
   const begin = ({ body, headers, key, user = shop.user, ...submit }: OnceSubmit = {}): Call =>
     shop.submit({
       ...submit,

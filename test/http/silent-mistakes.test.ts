@@ -86,3 +86,19 @@ describe("a userId that finds no user", () => {
     expect(given.mock.calls).toEqual([]);
   });
 });
+
+test("a GET that a guard of the whole application refuses is warned of, an order is not", async () => {
+  vi.resetModules();
+  const { submitGuard }: typeof expressEntry = await import("../../src/express/index.ts");
+  const { MemoryStore, SubmitLock }: typeof coreEntry = await import("../../src/index.ts");
+  const lock = new SubmitLock({ store: new MemoryStore() });
+  const app = express().use(submitGuard({ lock, userId: () => "42" }));
+  const order = await lock.acquire("42");
+  await supertest(app).post("/orders").expect(409);
+  expect(given.mock.calls).toEqual([]);
+  await supertest(app).get("/logo.png").expect(409);
+  await supertest(app).get("/logo.png").expect(409);
+  const fix = /Mount the guard on the routes that place orders/;
+  expect(given.mock.calls).toEqual(warningOf("SUBMIT_LOCK_GUARDED_READ", fix));
+  if (order.outcome === "acquired") await order.lease.release();
+});

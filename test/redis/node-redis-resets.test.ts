@@ -16,7 +16,7 @@ const resets = Number(process.env["RESETS"] ?? 20);
 const callers = 12;
 /** An owner that no caller knows. */
 const stranger = "00000000-0000-4000-8000-000000000000";
-const times = { ttlMs: 20_000, acquireTimeoutMs: 1_000, commandTimeoutMs: 200 };
+const times = { ttlMs: 60_000, acquireTimeoutMs: 1_000, commandTimeoutMs: 200 };
 
 afterEach(async () => {
   await closeLocks();

@@ -125,20 +125,22 @@ describe("rule 6, P3: a retire is final only past every open deadline", () => {
     const fixture = await openFixture({ port: server.port, acquireTimeoutMs: 300 });
     const { lock, proxy } = fixture;
     await untilShared(fixture);
-    const before = proxy.commands.length;
-    const users = Array.from({ length: 30 }, freshUser);
-    proxy.holdReplies();
-    await Promise.all(users.map((user) => lock.acquire(user)));
-    proxy.releaseHeld();
     const keyOf = (user: string) => `lock:submit:${user}`;
-    for (const user of users) {
-      await until(async () => !(await redis.exists(keyOf(user))), { what: "the key to be free" });
+    let longest = 0;
+    // Rule 24: alone are those on a second connection, which has not been asked yet. On a busy
+    // machine these may be all of a round.
+    for (let round = 1; round <= 10 && longest <= 3; round++) {
+      const before = proxy.commands.length;
+      const users = Array.from({ length: 30 }, freshUser);
+      proxy.holdReplies();
+      await Promise.all(users.map((user) => lock.acquire(user)));
+      proxy.releaseHeld();
+      for (const user of users) {
+        await until(async () => !(await redis.exists(keyOf(user))), { what: "the key to be free" });
+      }
+      const calls = proxy.commands.slice(before).filter(isRelease);
+      longest = Math.max(...calls.map(([, , keys]) => Number(keys)));
     }
-    const calls = proxy.commands
-      .slice(before)
-      .filter(isRelease)
-      .map(([, , keys]) => Number(keys));
-    // Rule 24: alone are those on a second connection, which has not been asked yet.
-    expect(Math.max(...calls)).toBeGreaterThan(3);
+    expect(longest).toBeGreaterThan(3);
   });
 });

@@ -13,8 +13,10 @@ import {
   LockLostError,
   LockMisconfiguredError,
   LockUnavailableError,
+  MemoryStore,
   NoFingerprintError,
   SubmissionMismatchError,
+  SubmitLock,
   SubmitLockError,
   type SubmitLockErrorCode,
   TransactionRequiredError,
@@ -89,4 +91,26 @@ test.each([
 test("an error of another copy of the package is recognised", () => {
   const foreign = Object.assign(new Error("x"), { [Symbol.for("submit-lock.error")]: true });
   expect(isSubmitLockError(foreign)).toBe(true);
+});
+
+describe("an error that a timer has made has the stack of its caller", () => {
+  const store = new MemoryStore();
+  store.play("silent");
+  const lock = new SubmitLock({ store, acquireTimeoutMs: 100 });
+  const calls: [string, () => Promise<unknown>][] = [
+    ["withLock", () => lock.withLock("42", () => 7)],
+    ["once", () => lock.once("42", { id: "cart 7" }, () => 7)],
+    ["check", () => lock.check()],
+    ["inspect", () => lock.inspect("42")],
+    ["free", () => lock.free("42", { id: "356a192b", by: "anna", reason: "a test" })],
+  ];
+
+  test.each(calls)("%s", async (_name, call) => {
+    async function placeOrder(): Promise<unknown> {
+      return await call();
+    }
+    const error = (await placeOrder().catch((thrown) => thrown)) as Error;
+    expect(error).toMatchObject({ code: "SUBMIT_LOCK_UNAVAILABLE" });
+    expect(error.stack).toMatch(/^LockUnavailableError: .* placeOrder /s);
+  });
 });
