@@ -133,9 +133,8 @@ type ErrorReason =
  */
 export function problemOf(error: unknown, accept?: string): Problem | undefined {
   const reason = reasonOf(error);
-  if (reason === undefined) return undefined;
-  const prefersPage = prefersHtml(accept);
-  return problemFor(reason, { docs: undefined, isDerived: true, prefersPage });
+  const audience = { docs: undefined, isDerived: true, prefersPage: prefersHtml(accept) };
+  return reason && problemFor(reason, audience);
 }
 
 const repeated = { expiresInMs: 0, sameSubmission: true, isCooldown: false };
@@ -169,8 +168,8 @@ export function problemFor(
   audience: { docs: string | undefined; isDerived: boolean; prefersPage: boolean },
 ): Problem {
   const { docs, isDerived, prefersPage } = audience;
-  const [head, title, detail, advice, heading] = contentOf(refusal, isDerived);
-  const [status, code, retryAfterS] = head;
+  const content = contentOf(refusal, isDerived);
+  const [[status, code, retryAfterS], title, detail, advice, heading] = content;
   // The URL in `type` and in `Link`, as draft-ietf-httpapi-idempotency-key-header-07 asks (2.7).
   const type = code.startsWith("idempotency_") ? docs : undefined;
   return {
