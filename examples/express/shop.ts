@@ -52,6 +52,7 @@ app.get("/", (req, res) => {
 app.post("/orders", guard.protect(checkout));
 app.get("/orders/:id", ({ params }, res) => void res.send(`Order ${Number(params.id)} is placed.`));
 
-const server = app.listen(Number(process.env["PORT"] ?? 3000), "127.0.0.1", () => {
+const server = app.listen(Number(process.env["PORT"] ?? 3000), "127.0.0.1", (error) => {
+  if (error) throw error; // the port is taken
   console.log(`A shop on Express: http://127.0.0.1:${(server.address() as AddressInfo).port}`);
 });

@@ -145,13 +145,16 @@ async function decide<Source, Args extends unknown[]>(
       const isTold = attempt.outcome === "told";
       const replay = replayOf(options, attempt, exchange, isTold);
       if (replay !== undefined) {
-        if (replayChannel.hasSubscribers) {
-          const { keyPrefix } = lock;
-          const { id, source = "key" } = submission ?? {};
-          replayChannel.publish({ key, keyPrefix, submission: id, ageMs, isTold, source });
-        }
-        const answer = options.onReplay ?? options.replay;
-        return { kind: "answer", answer: (...args) => answer(...args, replay) };
+        // Published when it is called: never for a client that has left before.
+        const answer = (...args: Args) => {
+          if (replayChannel.hasSubscribers) {
+            const { keyPrefix } = lock;
+            const { id, source = "key" } = submission ?? {};
+            replayChannel.publish({ key, keyPrefix, submission: id, ageMs, isTold, source });
+          }
+          return (options.onReplay ?? options.replay)(...args, replay);
+        };
+        return { kind: "answer", answer };
       }
       const why = { expiresInMs: 0, sameSubmission: true, isCooldown: false } as const;
       const ended = isTold && ({ hasEnded: true } as const);

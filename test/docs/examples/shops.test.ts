@@ -126,3 +126,12 @@ test("a shop to copy needs no Redis to be tried", { timeout: 300_000 }, async ()
   const [first, second] = await Promise.all([click(), click()]);
   expect([first.status, second]).toEqual([303, first]);
 });
+
+test.concurrent.each(shops)("the shop to copy on %s says that its port is taken", async (name) => {
+  const redis = await startRedis();
+  servers.push(redis);
+  const env = { PORT: `${redis.port}`, REDIS_URL: redis.url };
+  const example = runExample(`examples/${name}/shop.ts`, { env });
+  expect(await example.ended).toBe(1);
+  expect(example.output()).toMatch(/EADDRINUSE.*already in use/);
+});
