@@ -53,7 +53,12 @@ interface Place {
 }
 
 const lockWith = (client: ConstructorParameters<typeof RedisStore>[0]): SubmitLock =>
-  openLock({ store: new RedisStore(client), ttlMs: 5_000, holder: "web-3:4711" });
+  openLock({
+    store: new RedisStore(client),
+    ttlMs: 15_000,
+    maxHoldMs: 300_000,
+    holder: "web-3:4711",
+  });
 
 async function lockOn(port: number, options: SharedOptions = {}): Promise<SubmitLock> {
   return lockWith(await untilReady(nodeRedis6.connect(port, options)));

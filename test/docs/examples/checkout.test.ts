@@ -118,7 +118,11 @@ describe.concurrent("the checkout", { timeout: 300_000 }, () => {
       await Promise.all(ten.map(async () => await (await ask(url, "GET", "/cart")).text()));
       const clicks = ten.map(() => ask(url, "POST", "/orders"));
       const statuses = (await Promise.all(clicks)).map(({ status }) => status);
-      expect(statuses.sort()).toEqual([201, ...Array(9).fill(409)]);
+      // 422: on a machine that is very busy, a click arrives when the order is over.
+      const [placed, contended] = [201, 409].map((each) => statuses.filter((one) => one === each));
+      expect(placed, `${statuses}`).toHaveLength(1);
+      expect(contended?.length, `${statuses}`).toBeGreaterThan(0);
+      expect(statuses.filter((each) => ![201, 409, 422].includes(each))).toEqual([]);
       expect((await ask(url, "POST", "/orders")).status).toBe(422);
 
       await ask(url, "PUT", "/cart");
