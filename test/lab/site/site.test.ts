@@ -182,7 +182,24 @@ test("every page is shown with its pictures, and none is wider than a phone", as
   expect(defects).toEqual([]);
 }, 900_000);
 
+test.each([390, 800, 1_280, 1_500, 1_560, 1_920])(
+  "at %i px the sidebar has its width, and the switch its room",
+  async (width) => {
+    await reader.setViewportSize({ width, height: 900 });
+    await reader.goto(site.url, { waitUntil: "networkidle" });
+    const boxOf = async (selector: string) => await reader.locator(selector).boundingBox();
+    // Narrower, it is a drawer, and the switch is in the menu.
+    if (width >= 960) expect((await boxOf(".VPSidebar"))?.width).toBeGreaterThanOrEqual(250);
+    if (width >= 1_280) {
+      const { x = width, width: own = 0 } = (await boxOf(".VPNavBarAppearance button")) ?? {};
+      expect(x + own).toBeLessThanOrEqual(width - 16);
+    }
+    expect(await reader.evaluate("document.documentElement.scrollWidth")).toBe(width);
+  },
+);
+
 test("a phone has the sidebar in a drawer, whose entries lead to their pages", async () => {
+  await reader.setViewportSize({ width: 390, height: 844 });
   await reader.goto(site.url, { waitUntil: "networkidle" });
   await reader.click(".VPLocalNav .menu");
   await until(() => reader.isVisible(".VPSidebar.open"), { what: "the drawer" });
