@@ -59,8 +59,8 @@ export class Consumers {
   }
 
   /** A project with the files of `projects/<name>`, the tarball and these packages, in a folder of its own. */
-  async install(name: string, manifest: Manifest): Promise<Project> {
-    const folder = join(this.#folder, name);
+  async install(name: string, manifest: Manifest, as: string = name): Promise<Project> {
+    const folder = join(this.#folder, as);
     cpSync(join(PROJECTS, name), folder, { recursive: true });
     cpSync(join(PROJECTS, "shared"), folder, { recursive: true });
     return await this.#installed(folder, name, manifest);
@@ -146,10 +146,24 @@ export class Project {
     return existsSync(join(this.folder, "node_modules", packageName));
   }
 
-  /** Runs a file with Node and resolves with what it printed; rejects with its errors. */
-  async node(args: string[], env: Record<string, string> = {}): Promise<string> {
+  /** Runs the install scripts of these packages, which npm leaves out unless they are approved. */
+  async rebuild(packages: readonly string[]): Promise<void> {
+    await exec("npm", ["rebuild", ...packages], { cwd: this.folder, ...SHELL });
+  }
+
+  /**
+   * Runs a file with Node and resolves with what it printed; rejects with its errors.
+   *
+   * @param version of Node, from the registry. @defaultValue this one
+   */
+  async node(args: string[], env: Record<string, string> = {}, version?: string): Promise<string> {
     const options = { cwd: this.folder, env: { ...process.env, ...env } };
-    const { stdout } = await exec(process.execPath, args, options).catch((error) => {
+    const other = ["-y", "-p", `node@${version}`, "node", ...args];
+    const run =
+      version === undefined
+        ? exec(process.execPath, args, options)
+        : exec("npx", other, { ...options, ...SHELL });
+    const { stdout } = await run.catch((error) => {
       throw new Error(`node ${args.join(" ")}\n${error.stdout}${error.stderr}`);
     });
     return stdout;

@@ -77,6 +77,26 @@ test("an ES module project protects Express, Koa, Fastify and handlers of fetch"
   expect(shown).toEqual({ code: 0, stdout: expect.stringContaining("is not locked"), stderr: "" });
 });
 
+/** 200 MB to fetch. */
+describe.runIf(isWhole)("the ES module project", () => {
+  test("runs on Bun and on Deno", async () => {
+    const runtimes = { bun: "^1.4.0", deno: "^2.9.0" };
+    const used = { type: "module", packages: { ...packages, ...runtimes } } as const;
+    const project = await consumers.install("esm", used, "other-runtimes");
+    await project.rebuild(Object.keys(runtimes));
+    for (const [name, ...args] of [["bun"], ["deno", "run", "-A", "--node-modules-dir=manual"]]) {
+      const ended = await project.bin(name as string, [...args, "main.js"], redisEnv());
+      expect(JSON.parse(ended.stdout || "0"), ended.stderr).toEqual(oneOrderEach);
+    }
+  });
+
+  test.each(["22", "24"])("runs on Node %s", async (version) => {
+    const project = await consumers.install("esm", { type: "module", packages }, `node-${version}`);
+    const printed = await project.node(["main.js"], redisEnv(), version);
+    expect(JSON.parse(printed)).toEqual(oneOrderEach);
+  });
+});
+
 test("a CommonJS project protects Express, Koa, Fastify and handlers of fetch", async () => {
   const project = await consumers.install("commonjs", { type: "commonjs", packages });
   const printed = await project.node(["main.js"], redisEnv());
