@@ -5,23 +5,28 @@ import {
   type MiddlewareConsumer,
   Module,
   type NestModule,
-  type OnApplicationShutdown,
   Post,
   RequestMethod,
+  Res,
   UseGuards,
   UseInterceptors,
 } from "@nestjs/common";
-import { NestFactory } from "@nestjs/core";
-import { Redis } from "ioredis";
-import { RedisStore, SubmitLock } from "submit-lock";
+import { HttpAdapterHost, NestFactory } from "@nestjs/core";
+import { SubmitLock } from "submit-lock";
 import { submitGuard } from "submit-lock/express";
-import { Once } from "./once.js";
 import { OneAtATime, SignedIn } from "./one-at-a-time.js";
+// The package's example.
+import { Once, SubmitModule } from "./submit.js";
 
-const { PAYMENTS_URL = "", PORT, REDIS_URL = "" } = process.env;
+const { PAYMENTS_URL = "", PLATFORM, PORT } = process.env;
 
 async function pay(): Promise<object> {
   return (await (await fetch(PAYMENTS_URL, { method: "POST" })).json()) as object;
+}
+
+/** Express' response, or Fastify's reply. */
+interface Answer {
+  header(name: string, value: string): unknown;
 }
 
 @Controller()
@@ -47,28 +52,19 @@ class Orders {
   @Post("returns")
   @UseGuards(SignedIn)
   @UseInterceptors(Once)
-  takeBack(): Promise<object> {
+  takeBack(@Res({ passthrough: true }) res: Answer): Promise<object> {
+    res.header("Location", "/returns/7");
     return pay();
   }
 }
 
-@Module({
-  controllers: [Orders],
-  providers: [
-    {
-      provide: SubmitLock,
-      useFactory: async () => {
-        const lock = new SubmitLock({ store: new RedisStore(new Redis(REDIS_URL)) });
-        await lock.check({ submissions: true });
-        return lock;
-      },
-    },
-  ],
-})
-class Shop implements NestModule, OnApplicationShutdown {
+@Module({ imports: [SubmitModule], controllers: [Orders] })
+class Shop implements NestModule {
   @Inject(SubmitLock) private readonly lock!: SubmitLock;
+  @Inject(HttpAdapterHost) private readonly host!: HttpAdapterHost;
 
   configure(consumer: MiddlewareConsumer): void {
+    if (this.host.httpAdapter.getType() !== "express") return;
     const guard = submitGuard({
       lock: this.lock,
       userId: (req) => req.get("x-user-id"), // what a middleware before this one has verified
@@ -81,14 +77,19 @@ class Shop implements NestModule, OnApplicationShutdown {
         { path: "orders/broken", method: RequestMethod.POST },
       );
   }
-
-  async onApplicationShutdown(): Promise<void> {
-    await this.lock.close();
-  }
 }
 
 async function main(): Promise<void> {
-  const app = await NestFactory.create(Shop, { logger: ["error"] });
+  const logger = ["error"] as const;
+  const app =
+    PLATFORM === "fastify"
+      ? await NestFactory.create(
+          Shop,
+          new (await import("@nestjs/platform-fastify")).FastifyAdapter(),
+          { logger: [...logger] },
+        )
+      : await NestFactory.create(Shop, { logger: [...logger] });
+  app.enableShutdownHooks();
   await app.listen(Number(PORT), "127.0.0.1");
 }
 
