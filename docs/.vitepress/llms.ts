@@ -12,7 +12,10 @@ function pageLine(file: string): string {
   const prose = read(file).replace(/^```.*?^```$/gms, "");
   const [, title] = /^# (.*)$/m.exec(prose) ?? [];
   const link = `(${pathOf(file)})`;
-  const entry = read("docs/README.md").split("\n").find((line) => line.includes(link)) ?? "";
+  const entry =
+    read("docs/README.md")
+      .split("\n")
+      .find((line) => line.includes(link)) ?? "";
   const said = entry.slice(entry.indexOf(link) + link.length).replace(/^[:,] /, "");
   const headings = [...prose.matchAll(/^## (.*)$/gm)].map(([, heading]) => heading);
   return `- [${title}]${link}: ${said && `${said}. `}${headings.join("; ")}.`;
@@ -38,10 +41,16 @@ export function llmsText(): string {
   return `${[
     [`# ${name}`],
     [`> ${description}`],
-    ["Paths are relative to this file. In a project it is `node_modules/submit-lock/docs/llms.txt`."],
+    [
+      "Paths are relative to this file. In a project it is `node_modules/submit-lock/docs/llms.txt`.",
+    ],
     ["- [The README](../README.md): Quick start; what a client sees; guarantees and limits."],
     ...sections,
-    ["## Examples", "", ...examples.filter((file) => existsSync(join(ROOT, file))).map(exampleLine)],
+    [
+      "## Examples",
+      "",
+      ...examples.filter((file) => existsSync(join(ROOT, file))).map(exampleLine),
+    ],
   ]
     .map((lines) => lines.join("\n"))
     .join("\n\n")}\n`;

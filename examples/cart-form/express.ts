@@ -20,7 +20,10 @@ export function checkout(lock: SubmitLock): Router {
   router.get("/checkout", async (req, res) => {
     const { id, version } = await cartOf(userId(req));
     // Back and a reload show the cart as it is.
-    res.set("Cache-Control", "private, no-cache").type("html").send(`
+    res
+      .set("Cache-Control", "private, no-cache")
+      .type("html")
+      .send(`
       <form method="post" action="/orders">
         <input type="hidden" name="cart" value="${id}">
         <input type="hidden" name="version" value="${version}">
