@@ -57,7 +57,10 @@ export class Refusals extends BaseExceptionFilter {
   override catch(error: unknown, host: ArgumentsHost): void {
     const http = host.switchToHttp();
     const problem = problemOf(error, http.getRequest().headers.accept);
-    if (problem === undefined) return super.catch(error, host);
+    if (problem === undefined) {
+      super.catch(error, host);
+      return;
+    }
     const { httpAdapter } = this.host;
     const response = http.getResponse();
     for (const [name, value] of Object.entries(problem.headers)) {

@@ -86,7 +86,7 @@ export const laboratories: Readonly<Record<string, Laboratory>> = {
   screenshots: {
     shows: "the README's picture of the three outcomes, light and dark",
     minutes: 1,
-    writes: "docs/evidence/outcomes-*.png",
+    writes: "docs/evidence/outcomes-*.svg",
     needsBuild: true,
     run: () => import("./browser/screenshots.ts"),
   },

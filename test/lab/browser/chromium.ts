@@ -30,7 +30,6 @@ function onPath(env: NodeJS.ProcessEnv): string | undefined {
 interface BrowserOptions {
   readonly colorScheme?: "light" | "dark";
   readonly viewport?: { readonly width: number; readonly height: number };
-  readonly deviceScaleFactor?: number;
   readonly javaScriptEnabled?: boolean;
   /** Pages have neither cookies nor storage, as where a customer has blocked both. */
   readonly refusesStorage?: boolean;

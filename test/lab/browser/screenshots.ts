@@ -1,29 +1,43 @@
-import { mkdirSync, writeFileSync } from "node:fs";
+import { writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import type { Page } from "playwright-core";
 import { startChromium, startDemo } from "./chromium.ts";
 
 /**
  * `npm run lab -- screenshots`: the three outcomes of two clicks at a glance, in light and in dark, for
- * the README. The bars and the answers are those of the demo, as it has run.
+ * the README. The bars and the answers are those of the demo, as it has run in Chromium.
  */
-const folder = fileURLToPath(new URL("../../../docs/evidence/", import.meta.url));
-/** The README shows it as wide as this. */
-const width = 920;
+const light = {
+  ...{ ink: "#1f2430", soft: "#5a6375", line: "#dfe3ea", card: "#ffffff", track: "#f0f2f6" },
+  ...{ good: "#1d7a46", wait: "#8a5a06", bad: "#b3362b" },
+};
+const dark: typeof light = {
+  ...{ ink: "#e6e8ee", soft: "#9aa3b5", line: "#333a48", card: "#161b24", track: "#222834" },
+  ...{ good: "#6bd197", wait: "#e6b95c", bad: "#f28b80" },
+};
+
+/** The classes of what is filled, and of the cards' edges. */
+const styleOf = (colours: typeof light) =>
+  Object.entries(colours)
+    .map(([name, colour]) => `.${name} { ${name === "line" ? "stroke" : "fill"}: ${colour}; }`)
+    .join("\n");
+
+interface Row {
+  readonly tone: "good" | "wait" | "bad";
+  /** It got the answer of another click. */
+  readonly isAgain: boolean;
+  /** Of the bar, in percent of the axis. */
+  readonly left: number;
+  readonly width: number;
+  /** Such as `201, 974 ms`. */
+  readonly answer: string;
+}
 
 interface Outcome {
   readonly title: string;
   /** Such as `2 orders and 2 charges`. */
   readonly verdict: string;
-  readonly rows: readonly {
-    readonly tone: string;
-    readonly isAgain: boolean;
-    /** Of the bar, in percent of the axis. */
-    readonly left: string;
-    readonly width: string;
-    /** Such as `201, 974 ms`. */
-    readonly answer: string;
-  }[];
+  readonly rows: readonly Row[];
 }
 
 const plays = [
@@ -32,23 +46,16 @@ const plays = [
   { button: "next", end: "every answer shows the order", title: "With the lock and “once”" },
 ];
 
-mkdirSync(folder, { recursive: true });
 const demo = await startDemo("examples/demo/express.ts");
-const viewport = { width, height: 600 };
 try {
-  let outcomes: Outcome[] | undefined;
-  for (const colorScheme of ["light", "dark"] as const) {
-    const browser = await startChromium({ colorScheme, viewport, deviceScaleFactor: 2 });
-    const page = await browser.context.newPage();
-    outcomes ??= await play(page);
-    await page.setContent(picture(outcomes));
-    const file = `${folder}outcomes-${colorScheme}.png`;
-    const main = page.locator("main");
-    writeFileSync(file, await main.screenshot());
-    const { height = 0 } = (await main.boundingBox()) ?? {};
-    console.log(`Written: ${file}, ${width} x ${height}`);
-    if (height > 600) throw new Error("the README would show it higher than 600 pixels");
-    await browser.close();
+  const browser = await startChromium();
+  const outcomes = await play(await browser.context.newPage());
+  await browser.close();
+  for (const [scheme, colours] of Object.entries({ light, dark })) {
+    const written = new URL(`../../../docs/evidence/outcomes-${scheme}.svg`, import.meta.url);
+    const file = fileURLToPath(written);
+    writeFileSync(file, picture(outcomes, colours));
+    console.log(`Written: ${file}`);
   }
 } finally {
   await demo.end();
@@ -64,10 +71,10 @@ async function play(page: Page): Promise<Outcome[]> {
     const found = (await page.evaluate(`({
       verdict: document.querySelector("#verdict").textContent,
       rows: [...document.querySelectorAll("#submits li")].map((li) => ({
-        tone: li.className,
+        tone: /bad|wait/.exec(li.className)?.[0] ?? "good",
         isAgain: li.querySelector(".bar").classList.contains("again"),
-        left: li.querySelector(".bar").style.left,
-        width: li.querySelector(".bar").style.width,
+        left: parseFloat(li.querySelector(".bar").style.left),
+        width: parseFloat(li.querySelector(".bar").style.width),
         answer: li.querySelector("small").textContent,
       })),
     })`)) as Omit<Outcome, "title">;
@@ -76,43 +83,48 @@ async function play(page: Page): Promise<Outcome[]> {
   return outcomes;
 }
 
-function wordsOf({ isAgain, tone }: Outcome["rows"][number]): string {
+function wordsOf({ isAgain, tone }: Row): string {
   if (isAgain) return "the same answer";
-  if (/bad/.test(tone)) return "a second order";
-  return /wait/.test(tone) ? "refused" : "order placed";
+  return { bad: "a second order", wait: "refused", good: "order placed" }[tone];
 }
 
-function picture(outcomes: readonly Outcome[]): string {
-  const cards = outcomes.map(({ rows, title, verdict }) => {
-    const bars = rows.map((row, i) => {
-      const tone = /bad|wait/.exec(row.tone)?.[0] ?? "good";
-      return `<div class="${tone}"><p><span>click ${i + 1}</span> <b>${wordsOf(row)}</b></p>
-        <div class="track"><i class="${row.isAgain ? "again" : ""}"
-          style="left: ${row.left}; width: max(${row.width}, 6px)"></i></div>
-        <small>${row.answer}</small></div>`;
+const [width, height, card, gap, margin] = [920, 226, 297, 14, 18] as const;
+
+function picture(outcomes: readonly Outcome[], colours: typeof light): string {
+  const inner = card - 2 * margin;
+  const text = (x: number, y: number, kind: string, more: string, said: string) =>
+    `<text x="${x}" y="${y}" class="${kind}" ${more}>${said}</text>`;
+  const bar = (y: number, kind: string, left: number, wide: number) =>
+    `<rect x="${(margin + left).toFixed(1)}" y="${y}" width="${wide.toFixed(1)}" height="12" rx="2" class="${kind}"/>`;
+  const cards = outcomes.map(({ rows, title, verdict }, i) => {
+    const counted = /\d.*?charges?/.exec(verdict)?.[0].replace(" and", ",") ?? verdict;
+    const lines = rows.map((row, n) => {
+      const y = 98 + 66 * n;
+      const wide = Math.max((row.width / 100) * inner, 6);
+      return [
+        text(margin, y, "soft", "", `click ${n + 1}`),
+        text(card - margin, y, row.tone, 'text-anchor="end" font-weight="600"', wordsOf(row)),
+        bar(y + 8, "track", 0, inner),
+        bar(y + 8, row.isAgain ? "again" : row.tone, (row.left / 100) * inner, wide),
+        text(margin, y + 36, "soft", 'font-size="12.5"', row.answer),
+      ].join("\n");
     });
-    const isBad = /Not as/.test(verdict);
-    const counted = /\d.*?charges?/.exec(verdict)?.[0].replace(" and", ",");
-    return `<section><h2>${title}</h2>
-      <h3 class="${isBad ? "bad" : "good"}">${counted}</h3>${bars.join("")}</section>`;
+    const tone = verdict.startsWith("Not") ? "bad" : "good";
+    return `<g transform="translate(${i * (card + gap) + 0.5} 0.5)">
+<rect width="${card}" height="${height - 1}" rx="8" class="card line"/>
+${text(margin, 31, "ink", 'font-weight="600"', title)}
+${text(margin, 61, tone, 'font-size="21" font-weight="700"', counted)}
+${lines.join("\n")}
+</g>`;
   });
-  return `<!doctype html><meta name="color-scheme" content="light dark"><style>
-    body { margin: 0; background: light-dark(#fff, #0d1117); color: light-dark(#1f2430, #e6e8ee);
-      font: 15px/1.4 system-ui, sans-serif; }
-    main { width: ${width}px; display: grid; grid-template-columns: repeat(3, 1fr); gap: 14px; }
-    section { border: 1px solid light-dark(#dfe3ea, #333a48); border-radius: 8px; padding: 16px 18px;
-      background: light-dark(#fff, #161b24); }
-    h2 { margin: 0; font-size: 15px; font-weight: 600; }
-    h3 { margin: 2px 0 14px; font-size: 21px; color: var(--tone); }
-    p { margin: 12px 0 4px; display: flex; gap: 8px; justify-content: space-between; }
-    span, small { color: light-dark(#5a6375, #9aa3b5); }
-    b { color: var(--tone); font-weight: 600; }
-    small { font-size: 12.5px; }
-    .good { --tone: light-dark(#1d7a46, #6bd197); }
-    .wait { --tone: light-dark(#8a5a06, #e6b95c); }
-    .bad { --tone: light-dark(#b3362b, #f28b80); }
-    .track { position: relative; height: 12px; background: light-dark(#f0f2f6, #222834); }
-    i { position: absolute; top: 0; height: 12px; border-radius: 2px; background: var(--tone); }
-    i.again { background: repeating-linear-gradient(135deg, var(--tone) 0 4px, transparent 4px 8px); }
-    </style><main>${cards.join("")}</main>`;
+  const said = outcomes.map(({ title, verdict }) => `${title}: ${verdict}`).join(" ");
+  return `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" viewBox="0 0 ${width} ${height}" role="img" aria-label="${said}" font-family="system-ui, sans-serif" font-size="15">
+<style>
+${styleOf(colours)}
+.again { fill: url(#again); }
+</style>
+<defs><pattern id="again" width="8" height="8" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><rect width="4" height="8" class="good"/></pattern></defs>
+${cards.join("\n")}
+</svg>
+`;
 }

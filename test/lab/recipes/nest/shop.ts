@@ -1,17 +1,20 @@
 import "reflect-metadata";
 import {
+  type CallHandler,
   Controller,
+  type ExecutionContext,
   Inject,
   type MiddlewareConsumer,
   Module,
+  type NestInterceptor,
   type NestModule,
   Post,
   RequestMethod,
-  Res,
   UseGuards,
   UseInterceptors,
 } from "@nestjs/common";
 import { HttpAdapterHost, NestFactory } from "@nestjs/core";
+import type { Observable } from "rxjs";
 import { SubmitLock } from "submit-lock";
 import { submitGuard } from "submit-lock/express";
 import { OneAtATime, SignedIn } from "./one-at-a-time.js";
@@ -24,9 +27,12 @@ async function pay(): Promise<object> {
   return (await (await fetch(PAYMENTS_URL, { method: "POST" })).json()) as object;
 }
 
-/** Express' response, or Fastify's reply. */
-interface Answer {
-  header(name: string, value: string): unknown;
+/** Sets a header of its own, as a controller may. Behind `Once`, so that a repeat does not run it. */
+class Located implements NestInterceptor {
+  intercept(context: ExecutionContext, next: CallHandler): Observable<unknown> {
+    context.switchToHttp().getResponse().header("Location", "/returns/7");
+    return next.handle();
+  }
 }
 
 @Controller()
@@ -51,9 +57,8 @@ class Orders {
 
   @Post("returns")
   @UseGuards(SignedIn)
-  @UseInterceptors(Once)
-  takeBack(@Res({ passthrough: true }) res: Answer): Promise<object> {
-    res.header("Location", "/returns/7");
+  @UseInterceptors(Once, Located)
+  takeBack(): Promise<object> {
     return pay();
   }
 }
