@@ -40,6 +40,9 @@ interface Outcome {
   readonly rows: readonly Row[];
 }
 
+/** In pixels: the README shows the picture as wide as this, and 600 high at most. */
+const [width, height, card, gap, margin] = [920, 226, 297, 14, 18] as const;
+
 const plays = [
   { button: "double", end: "2 orders and 2 charges", title: "Without a lock" },
   { button: "next", end: "saw a refusal", title: "With the lock" },
@@ -87,8 +90,6 @@ function wordsOf({ isAgain, tone }: Row): string {
   if (isAgain) return "the same answer";
   return { bad: "a second order", wait: "refused", good: "order placed" }[tone];
 }
-
-const [width, height, card, gap, margin] = [920, 226, 297, 14, 18] as const;
 
 function picture(outcomes: readonly Outcome[], colours: typeof light): string {
   const inner = card - 2 * margin;
