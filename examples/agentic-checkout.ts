@@ -1,6 +1,8 @@
-// What section 6 of the Agentic Commerce Protocol's checkout asks of the routes that an agent posts
-// to, for each framework. test/http/once-acp.test.ts holds it against each sentence of that section.
-import type { Request, RequestHandler, Response } from "express";
+// What two protocols ask of the routes that an agent posts to: section 6 of the Agentic Commerce
+// Protocol's checkout (2026-04-17) on each framework, and the Universal Commerce Protocol (v2026-04-08)
+// on Express and Koa. test/http/once-acp.test.ts holds the first against each sentence of that section,
+// test/docs/examples/agents.test.ts the second.
+import express, { type Request, type RequestHandler, type Response } from "express";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { MiddlewareHandler } from "hono";
 import type { Context, Middleware } from "koa";
@@ -206,3 +208,41 @@ export const agenticOnFetch = {
   onContended: answerOnFetch,
   onUnavailable: answerOnFetch,
 } satisfies Partial<FetchGuardOptions>;
+
+/** How the Universal Commerce Protocol recognises submissions. Its business errors are 200, and kept. */
+const universalIdempotency = {
+  // At least 24 hours are asked for, 48 are recommended.
+  retainMs: 48 * 3_600_000,
+  maxBodyBytes: 1_048_576,
+} as const;
+
+/** Its answer to other content under a key. */
+const reused = {
+  code: "idempotency_conflict",
+  content: "Idempotency key reused with different payload",
+};
+
+const rawBodies = new WeakMap<object, Uint8Array>();
+
+/** In front of the guard: the parser, which keeps the bytes that the platform has signed. */
+export const parseAndKeep: RequestHandler = express.json({
+  verify: (req, _res, bytes) => void rawBodies.set(req, bytes),
+});
+
+/** Beside `lock` and `userId`, on Express, behind `parseAndKeep`. */
+export const universal = {
+  idempotency: { ...universalIdempotency, fingerprint: (req) => rawBodies.get(req) ?? "" },
+  onMismatch: (_req, res) => void res.status(409).json(reused),
+} satisfies Partial<SubmitGuardOptions>;
+
+/** The same on Koa, behind `bodyParser()` of @koa/bodyparser, which keeps the text. */
+export const universalOnKoa = {
+  idempotency: {
+    ...universalIdempotency,
+    fingerprint: (ctx) => (ctx.request as { rawBody?: string }).rawBody ?? "",
+  },
+  onMismatch: (ctx) => {
+    ctx.status = 409;
+    ctx.body = reused;
+  },
+} satisfies Partial<KoaGuardOptions>;

@@ -1,5 +1,6 @@
 // Waits for a Redis that comes up later, up to 30 s: `npm run build`, then `npx tsx examples/boot.ts`.
-// A process that begins to listen at once answers 503 until Redis is there.
+// A process that begins to listen at once answers 503 until Redis is there. With node-redis, put the
+// client of docs/operations/redis.md in the place of this one, and `destroy()` at the end.
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redis } from "ioredis";
 import { isSubmitLockError, RedisStore, SubmitLock } from "submit-lock";

@@ -1,3 +1,4 @@
+// A guest has an id of its own in the session, and keeps the cart at login.
 import { randomUUID } from "node:crypto";
 import type { Request, RequestHandler } from "express";
 import "express-session";

@@ -1,3 +1,4 @@
+// The metrics of `submit-lock/opentelemetry`, from the channels, for prom-client.
 import { subscribe } from "node:diagnostics_channel";
 // Deprecated: on Node 22 and later its successor @prometheus-io/client has the same names.
 import { Counter, Gauge, Histogram } from "prom-client";

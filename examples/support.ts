@@ -1,3 +1,4 @@
+// A page for the support team, on Express 5: it shows a lock and frees it.
 import express, { type Router } from "express";
 import type { SubmitLock } from "submit-lock";
 

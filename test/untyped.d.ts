@@ -76,7 +76,7 @@ declare module "supertest" {
     set(name: string, value: string): Asked;
     expect(status: number): Asked;
     type(name: "form"): Asked;
-    send(body: object): Asked;
+    send(body: object | string): Asked;
     redirects(most: number): Asked;
   }
   type Methods = Record<

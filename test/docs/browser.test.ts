@@ -68,7 +68,7 @@ told.push(await placeOrder(url, cart));`;
   });
 
   test("a mobile app: one that was killed asks again", async () => {
-    project.write("order.ts", guide.blockUnder("A mobile app behind a lost network"));
+    project.copy("mobile.ts", "order.ts");
     project.write("app.ts", app);
     const file = join(project.folder, "app.ts");
     await compiled({ file, outfile: `${file}.mjs` });

@@ -136,6 +136,23 @@ describe("a quick start", () => {
     return answer.status;
   };
 
+  test("compiles as TypeScript, and the README's lines for Koa are those of its page", async () => {
+    const lines = page("README.md").blockUnder("On Koa", "js");
+    const [guard = "", route = ""] = lines.split(/(?=^router)/m);
+    const [before = "", rest = ""] = koa.split(/(?=^const guard = )/m);
+    const [, after = ""] = rest.split(/(?=^const app = )/m);
+    const own = guard.replace(/^import .*\n\n/, "");
+    const onKoa = `${before}${own}const router = new Router();\n${route}${after}`;
+    // The types of a body parser count for a whole project.
+    const alone = new ReaderProject();
+    for (const [i, code] of [readme, koa, onKoa, onFastify].entries()) {
+      alone.write(`start-${i}.ts`, code);
+    }
+    const errors = await alone.typeErrors();
+    alone.remove();
+    expect(errors).toBe("");
+  });
+
   test.each(starts)("for $name places one order of ten", async ({ code, language }) => {
     // As long as ten submissions take on a busy machine.
     const slow = code.replace("sleep(500,", "sleep(1_500,");
@@ -160,7 +177,7 @@ describe("a quick start", () => {
   test.each(starts)(
     "for $name answers 503 where its lease is freed",
     async ({ code, language }) => {
-      expect(endless(code)).toMatch(/sleep\(1e8,[\s\S]* pay\([\s\S]*throwIfAborted/);
+      expect(endless(code)).toMatch(/sleep\(1e8,[\s\S]*throwIfAborted/);
       const { url } = await project.serve(`endless.${language}`, endless(code), env());
       const [lock, user] = [looking(), freshUser()];
       const order = submitTo(url)(user);
@@ -319,9 +336,45 @@ app.post("/orders", (c) => placeOrder(c.req.raw));`,
 });
 
 describe("the other code of the documents", () => {
-  test("tests a service", async () => {
-    project.write("service.ts", page("docs/guide/express.md").blockUnder("Testing your service"));
-    expect(await project.run("service.ts")).toBe("");
+  test.each(["With ioredis", "With node-redis"])(
+    "a client stays connected while nothing is asked, and locks: %s",
+    async (heading) => {
+      const file = `idle-${heading.replace(/\W+/g, "-")}.ts`;
+      const code = page("docs/operations/redis.md").blockUnder(heading);
+      // Longer than every time-out that the block has.
+      const longest = Math.max(
+        ...[...code.matchAll(/\b\d_000\b/g)].map(([ms]) => Number(ms.replace("_", ""))),
+      );
+      expect(longest).toBe(5_000);
+      project.write(
+        file,
+        `${code}
+import { RedisStore, SubmitLock } from "submit-lock";
+let connections = 0;
+redis.on("connect", () => connections++);
+const lock = new SubmitLock({ store: new RedisStore(redis), acquireTimeoutMs: 5_000 });
+await lock.withLock("idle", () => {});
+await new Promise((resolve) => setTimeout(resolve, ${longest + 2_000}));
+await lock.withLock("idle", () => {});
+console.log(connections);
+await lock.close();
+if ("destroy" in redis) redis.destroy();
+else redis.disconnect();
+`,
+      );
+      expect(await project.run(file, env())).toBe("1\n");
+    },
+  );
+
+  test.each(["app.ts", "koa-app.ts"])("tests a shop, on %s", async (app) => {
+    const alone = new ReaderProject();
+    alone.copy(`testing/${app}`, "app.ts");
+    alone.copy("testing/your-shop.test.ts", "your-shop.test.ts");
+    expect(await alone.typeErrors()).toBe("");
+    const printed = await alone.run("your-shop.test.ts");
+    alone.remove();
+    expect(printed).toMatch(/^(# |ℹ )pass 9$/m);
+    expect(printed).toMatch(/^(# |ℹ )fail 0$/m);
   });
 
   test("shuts down with a handler that never answers, within its bound", async () => {

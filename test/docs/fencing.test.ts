@@ -7,9 +7,9 @@ import { closeLocks, leaseOf, openLock } from "../support/locks.ts";
 import { sharedRedisPort } from "../support/redis-server.ts";
 import { Page } from "./page.ts";
 
-const { blocks } = new Page("docs/operations/fencing.md");
+const { blocks } = new Page("docs/guide/transaction.md");
 
-/** The one statement of `docs/operations/fencing.md` that begins like this. */
+/** The one statement of `docs/guide/transaction.md` that begins like this. */
 function statement(beginning: string): string {
   const found = blocks.filter(({ language, code }) => {
     return language === "sql" && code.startsWith(beginning);

@@ -8,13 +8,13 @@ interface Quick {
 
 const userId = 'const userId = (req: express.Request) => req.get("x-user-id");';
 
-/** The first line of what a recipe replaces: how to pay, guard and route. */
-const ofPayment = /^\/\/ yours: fetch/m;
+/** The first line of what a recipe replaces: guard and route. */
+const ofGuard = /^const guard = /m;
 
 const starts = {
   express: {
     code: page("README.md").blockUnder("Quick start", "js"),
-    from: /^const userId = /m,
+    from: ofGuard,
     to: /^const server = /m,
     parser: `const app = express();
 app.use(express.json(), express.urlencoded({ extended: false }));
@@ -24,19 +24,19 @@ ${userId}`,
     code: page("docs/guide/koa.md")
       .blockUnder("Quick start", "js")
       .replace(/^const app = .*\n/m, ""),
-    from: ofPayment,
+    from: ofGuard,
     to: /^const server = /m,
     parser: "const app = new Koa().use(bodyParser());",
   },
   fastify: {
     code: page("docs/guide/fastify.md").blockUnder("Quick start", "js"),
-    from: ofPayment,
+    from: ofGuard,
     to: /^await app\.listen/m,
     parser: "",
   },
   fetch: {
     code: page("docs/guide/fetch.md").blockUnder("Hono"),
-    from: ofPayment,
+    from: ofGuard,
     to: /^const server = /m,
     parser: "const app = new Hono();",
   },

@@ -20,8 +20,8 @@ import type { Layer, Turn } from "./turn.ts";
 
 /**
  * Section 6 of the Agentic Commerce Protocol's checkout, with the recipe of
- * examples/agentic-checkout.ts. Each test quotes the sentence that it holds the recipe to, as of June
- * 2026.
+ * examples/agentic-checkout.ts. Each test quotes the sentence that it holds the recipe to, as released on
+ * 2026-04-17.
  */
 
 const sessions = "/checkout_sessions";

@@ -84,9 +84,9 @@ export const laboratories: Readonly<Record<string, Laboratory>> = {
     run: () => import("./dashboards/run.ts"),
   },
   screenshots: {
-    shows: "the page of the demo, light, dark and on a phone",
+    shows: "the README's picture of the three outcomes, light and dark",
     minutes: 1,
-    writes: "docs/evidence/page-*.png",
+    writes: "docs/evidence/outcomes-*.svg",
     needsBuild: true,
     run: () => import("./browser/screenshots.ts"),
   },

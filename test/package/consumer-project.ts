@@ -26,6 +26,7 @@ interface Manifest {
 interface Packed {
   readonly filename: string;
   readonly files: readonly { readonly path: string }[];
+  readonly unpackedSize: number;
 }
 
 /**
@@ -37,6 +38,8 @@ export class Consumers {
   readonly #tarball: string;
   /** The paths of what is in the tarball. */
   readonly files: ReadonlySet<string>;
+  /** In bytes. */
+  readonly unpackedSize: number;
   /** The folder of the project that has installed these packages. */
   readonly #installs = new Map<string, Promise<string>>();
 
@@ -44,6 +47,7 @@ export class Consumers {
     this.#folder = folder;
     this.#tarball = join(folder, packed.filename);
     this.files = new Set(packed.files.map(({ path }) => path));
+    this.unpackedSize = packed.unpackedSize;
   }
 
   /** Packs what the last build left in `dist`. */

@@ -53,6 +53,11 @@ function redisEnv(): Record<string, string> {
   return { REDIS_URL: `redis://127.0.0.1:${sharedRedisPort()}`, TEST_USER: freshUser() };
 }
 
+test("the tarball takes at most 1.65 MB of a disk, and has no maps", () => {
+  expect(consumers.unpackedSize).toBeLessThan(1_650_000);
+  expect([...consumers.files].filter((file) => file.endsWith(".map"))).toEqual([]);
+});
+
 test("no page in the tarball shows or links a file that is not in it", () => {
   const files = [...consumers.files].filter((file) => file.endsWith(".md"));
   expect(files).toContain("README.md");

@@ -146,16 +146,19 @@ export interface Command {
   /** `$PORT` in them is the port, which the environment has as well. */
   readonly args: readonly string[];
   readonly folder: string;
+  readonly env?: Readonly<Record<string, string>>;
 }
 
 /** Longer than any answer takes; a shop that lets a click through to a held bank gives none. */
 const answerWithinMs = 30_000;
 
 /** A shop of a recipe, in a process of its own. Rejects with what it printed if it does not answer. */
-async function startShop({ program, args, folder }: Command, bank: Bank, redisPort: number) {
+async function startShop(command: Command, bank: Bank, redisPort: number) {
+  const { program, args, folder } = command;
   const port = `${await freePort()}`;
   const redisUrl = `redis://127.0.0.1:${redisPort}`;
-  const env = { ...process.env, REDIS_URL: redisUrl, PAYMENTS_URL: bank.url, PORT: port };
+  const own = { REDIS_URL: redisUrl, PAYMENTS_URL: bank.url, PORT: port };
+  const env = { ...process.env, ...command.env, ...own };
   const filled = args.map((arg) => arg.replace("$PORT", port));
   const child = new Program(program, filled, { cwd: folder, env });
   const url = `http://127.0.0.1:${port}`;
@@ -183,6 +186,9 @@ async function startShop({ program, args, folder }: Command, bank: Bank, redisPo
       const init = { method: "POST", redirect: "manual", signal: either } as const;
       return fetch(url + path, { ...init, headers, body });
     },
+    output: () => child.output(),
+    terminate: () => child.kill("SIGTERM"),
+    ended: child.ended,
     async stop() {
       child.kill();
       await child.ended;

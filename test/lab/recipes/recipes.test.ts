@@ -1,6 +1,6 @@
 import { execFile } from "node:child_process";
 import { randomUUID } from "node:crypto";
-import { mkdir, rename, writeFile } from "node:fs/promises";
+import { copyFile, mkdir, rename, writeFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
@@ -174,25 +174,34 @@ describe("ioredis-mock", () => {
   });
 });
 
-describe("NestJS", () => {
-  const NEST = {
-    "@nestjs/common": "12.5.1",
-    "@nestjs/core": "12.5.1",
-    "@nestjs/platform-express": "12.5.1",
-    "reflect-metadata": "0.2.2",
-    rxjs: "7.8.2",
-  };
+/** NestJS 11 on Express, and 12 on Express and Fastify, with the example that the package has. */
+const nests = [
+  { name: "NestJS 11", version: "11.2.10", platform: "express" },
+  { name: "NestJS 12", version: "12.5.1", platform: "express" },
+  { name: "NestJS 12 on Fastify", version: "12.5.1", platform: "fastify" },
+] as const;
 
+describe.each(nests)("$name", ({ platform, version }) => {
   let command: Command;
   beforeAll(async () => {
-    const tools = ownVersions("ioredis", "typescript", "@types/node", "@types/express");
-    const manifest = { type: "module", packages: { ...NEST, ...tools } } as const;
-    const project = await consumers.installRecipe(["nest"], manifest);
+    const of = ["common", "core", "platform-express", "platform-fastify"];
+    const nest = Object.fromEntries(of.map((each) => [`@nestjs/${each}`, version]));
+    const packages = {
+      ...nest,
+      ...{ "reflect-metadata": "0.2.2", rxjs: "7.8.2" },
+      ...ownVersions("ioredis", "typescript", "@types/node", "@types/express"),
+    };
+    const folder = `nest-${version}-${platform}`;
+    const project = await consumers.installRecipe(["nest"], { type: "module", packages }, folder);
+    const packed = join(project.folder, "node_modules/submit-lock/examples/nest/submit.ts");
+    await copyFile(packed, join(project.folder, "submit.ts"));
     expect(await project.bin("tsc", [])).toEqual({ code: 0, stdout: "", stderr: "" });
-    command = { program: process.execPath, args: ["out/shop.js"], folder: project.folder };
+    const args = ["out/shop.js"];
+    const env = { PLATFORM: platform };
+    command = { program: process.execPath, args, folder: project.folder, env };
   });
 
-  describe("NestJS with the guard as its middleware", () => {
+  describe.skipIf(platform === "fastify")("with the guard as its middleware", () => {
     test("places one order of two clicks, and repeats its answer", () =>
       withShop(command, expectOneOrder));
 
@@ -208,23 +217,58 @@ describe("NestJS", () => {
     });
   });
 
-  describe("NestJS with once in an interceptor", () => {
+  describe("with once in an interceptor", () => {
+    const path = "/returns";
+
     test("runs the controller for one of three clicks, and repeats its value", async () => {
       await withShop(command, async (shop, bank) => {
-        const path = "/returns";
         const user = freshUser();
         expect((await shop.order(user, { path })).status).toBe(400);
+        expect((await shop.order("", { path, key: "one-return" })).status).toBe(401);
         const click = () => shop.order(user, { path, key: "one-return" });
         const replies = [...(await Promise.all([click(), click()])), await click()];
         expect(replies.map(({ status }) => status)).toEqual([201, 201, 201]);
+        expect(replies.at(-1)?.headers.get("idempotent-replayed")).toBe("true");
+        expect(replies.map(({ headers }) => headers.get("location"))).toEqual(
+          Array(3).fill("/returns/7"),
+        );
         const texts = await Promise.all(replies.map((reply) => reply.text()));
         expect(new Set(texts).size).toBe(1);
         expect(bank.charges).toBe(1);
       });
     });
+
+    test("answers an error as the guards do, and logs none", async () => {
+      await withShop(command, async (shop, bank) => {
+        const user = freshUser();
+        bank.hold();
+        const first = shop.order(user, { path, key: "k-1" });
+        await until(() => bank.charges === 1, { what: "the first return" });
+        const second = await shop.order(user, { path, key: "k-2" });
+        expect(second.status).toBe(409);
+        expect(second.headers.get("retry-after")).toBe("1");
+        expect(await second.json()).toMatchObject({ code: "submit_contended" });
+        bank.release();
+        expect((await first).status).toBe(201);
+        expect(shop.output()).not.toContain("ERROR");
+      });
+    });
+
+    test("a SIGTERM lets an order end", async () => {
+      await withShop(command, async (shop, bank) => {
+        const user = freshUser();
+        bank.hold();
+        const order = shop.order(user, { path, key: "k-1" });
+        await until(() => bank.charges === 1, { what: "the return" });
+        shop.terminate();
+        bank.release();
+        expect((await order).status).toBe(201);
+        await shop.ended;
+      });
+    });
   });
 
-  describe("NestJS with the lock in an interceptor", () => {
+  describe("with the lock in an interceptor", () => {
     test("places one order of two clicks; a late click is another order", async () => {
       await withShop(command, async (shop, bank) => {
         const path = "/refunds";

@@ -1,6 +1,7 @@
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { dirname, join, posix } from "node:path";
 import { describe, expect, test } from "vitest";
+import { llmsText } from "../../../docs/.vitepress/llms.ts";
 import {
   type Entry,
   manualSidebar,
@@ -66,6 +67,18 @@ test("documents and workflows name only commands that there are", () => {
       expect(Object.keys(laboratories), file).toContain(name);
     }
   }
+});
+
+test("docs/llms.txt is what npm run docs:llms makes of the manual", () => {
+  const text = readFileSync(join(ROOT, "docs/llms.txt"), "utf8");
+  expect(text).toBe(llmsText());
+  const entries = [...text.matchAll(/^- \[.+?\]\((.+?)\): (.*)$/gm)];
+  for (const [line, path = "", said = ""] of entries) {
+    expect(existsSync(join(ROOT, "docs", path)), line).toBe(true);
+    expect(said.length, line).toBeGreaterThan(10);
+  }
+  const manual = documents.filter(({ file }) => file.startsWith("docs/"));
+  expect(entries.length).toBeGreaterThan(manual.length);
 });
 
 test("no text runs a package that npx would have to fetch first", () => {

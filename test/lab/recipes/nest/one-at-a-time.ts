@@ -15,7 +15,7 @@ import { SubmitLock } from "submit-lock";
 export class SignedIn implements CanActivate {
   canActivate(context: ExecutionContext): boolean {
     const request = context.switchToHttp().getRequest();
-    request.user = request.get("x-user-id");
+    request.user = request.headers["x-user-id"];
     if (!request.user) throw new UnauthorizedException();
     return true;
   }

@@ -1,27 +1,38 @@
 import "reflect-metadata";
 import {
+  type CallHandler,
   Controller,
+  type ExecutionContext,
   Inject,
   type MiddlewareConsumer,
   Module,
+  type NestInterceptor,
   type NestModule,
-  type OnApplicationShutdown,
   Post,
   RequestMethod,
   UseGuards,
   UseInterceptors,
 } from "@nestjs/common";
-import { NestFactory } from "@nestjs/core";
-import { Redis } from "ioredis";
-import { RedisStore, SubmitLock } from "submit-lock";
+import { HttpAdapterHost, NestFactory } from "@nestjs/core";
+import type { Observable } from "rxjs";
+import { SubmitLock } from "submit-lock";
 import { submitGuard } from "submit-lock/express";
-import { Once } from "./once.js";
 import { OneAtATime, SignedIn } from "./one-at-a-time.js";
+// The package's example.
+import { Once, SubmitModule } from "./submit.js";
 
-const { PAYMENTS_URL = "", PORT, REDIS_URL = "" } = process.env;
+const { PAYMENTS_URL = "", PLATFORM, PORT } = process.env;
 
 async function pay(): Promise<object> {
   return (await (await fetch(PAYMENTS_URL, { method: "POST" })).json()) as object;
+}
+
+/** Sets a header of its own, as a controller may. Behind `Once`, so that a repeat does not run it. */
+class Located implements NestInterceptor {
+  intercept(context: ExecutionContext, next: CallHandler): Observable<unknown> {
+    context.switchToHttp().getResponse().header("Location", "/returns/7");
+    return next.handle();
+  }
 }
 
 @Controller()
@@ -46,29 +57,19 @@ class Orders {
 
   @Post("returns")
   @UseGuards(SignedIn)
-  @UseInterceptors(Once)
+  @UseInterceptors(Once, Located)
   takeBack(): Promise<object> {
     return pay();
   }
 }
 
-@Module({
-  controllers: [Orders],
-  providers: [
-    {
-      provide: SubmitLock,
-      useFactory: async () => {
-        const lock = new SubmitLock({ store: new RedisStore(new Redis(REDIS_URL)) });
-        await lock.check({ submissions: true });
-        return lock;
-      },
-    },
-  ],
-})
-class Shop implements NestModule, OnApplicationShutdown {
+@Module({ imports: [SubmitModule], controllers: [Orders] })
+class Shop implements NestModule {
   @Inject(SubmitLock) private readonly lock!: SubmitLock;
+  @Inject(HttpAdapterHost) private readonly host!: HttpAdapterHost;
 
   configure(consumer: MiddlewareConsumer): void {
+    if (this.host.httpAdapter.getType() !== "express") return;
     const guard = submitGuard({
       lock: this.lock,
       userId: (req) => req.get("x-user-id"), // what a middleware before this one has verified
@@ -81,14 +82,19 @@ class Shop implements NestModule, OnApplicationShutdown {
         { path: "orders/broken", method: RequestMethod.POST },
       );
   }
-
-  async onApplicationShutdown(): Promise<void> {
-    await this.lock.close();
-  }
 }
 
 async function main(): Promise<void> {
-  const app = await NestFactory.create(Shop, { logger: ["error"] });
+  const logger = ["error"] as const;
+  const app =
+    PLATFORM === "fastify"
+      ? await NestFactory.create(
+          Shop,
+          new (await import("@nestjs/platform-fastify")).FastifyAdapter(),
+          { logger: [...logger] },
+        )
+      : await NestFactory.create(Shop, { logger: [...logger] });
+  app.enableShutdownHooks();
   await app.listen(Number(PORT), "127.0.0.1");
 }
 
