@@ -44,7 +44,6 @@ export interface SubmitGuard {
    * the response shows that a handler is done: if the client leaves before, its user is locked out
    * for up to `maxHoldMs`. The process warning `SUBMIT_LOCK_UNSEEN_HANDLER` says once that it
    * happened.
-   *
    * @throws InvalidOptionError for anything but a handler.
    */
   protect<Handler extends AnyHandler>(handler: Handler): Handler;

@@ -60,7 +60,6 @@ export class BodyStreams {
 
   /**
    * Calls `ended` once, when every stream has ended; at once where there is none.
-   *
    * @param isDisconnected whether the client has left, so that nothing reads the body any more.
    * @param ended `hasErrored`: a stream emitted an error. `hasFailed`: the body closed before its
    * end, and Koa 2 leaves the response open.
@@ -80,7 +79,7 @@ export class BodyStreams {
     if (open.size === 0) ended(how);
     for (const stream of this.#streams) {
       if (stream.closed === true) streamEnded(stream, stream.errored instanceof Error);
-      // Nothing has read this stream. On HTTP/2 Koa would begin to, and so to write the order.
+      // Nothing has read this stream. On HTTP/2 Koa would read it, and it would write the order.
       else if (isDisconnected && stream instanceof Readable) {
         if (!Readable.isDisturbed(stream) && stream.readableFlowing !== true) stream.destroy();
       }

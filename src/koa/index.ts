@@ -48,7 +48,7 @@ export function submitGuard<Ctx extends AnyContext = Context>(
   const resolved = resolveGuardOptions<Ctx, [Ctx]>(options, {
     reject: (ctx: AnyContext, { problem: { status, headers, body } }) => {
       ctx.status = status;
-      // The body before the headers: assigning it sets a `Content-Type`.
+      // Set the body before the headers: assigning it sets a `Content-Type`.
       ctx.body = body;
       ctx.set({ ...headers });
     },

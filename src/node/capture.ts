@@ -57,7 +57,7 @@ export class ResponseCapture implements Capture {
   #isOnWire = false;
   /** Others write the response: what was captured is not the handler's any more. */
   #isDiscarded = false;
-  /** Their answer is captured in its place. */
+  /** The answer of the error handler is captured in its place. */
   #isOthers = false;
   /** True during an original method: `end` may call `write`, and both call `writeHead`. */
   #isPassingOn = false;
@@ -71,7 +71,7 @@ export class ResponseCapture implements Capture {
       const original = methods[name];
       return (...args) => this.#called(name, original, args);
     };
-    // Not in a loop: V8 makes an object slow to which keys that are computed add properties.
+    // Not in a loop: adding properties by computed keys makes V8 treat an object as slow.
     methods.end = capturing("end");
     methods.flushHeaders = capturing("flushHeaders");
     methods.write = capturing("write");
@@ -98,8 +98,8 @@ export class ResponseCapture implements Capture {
   }
 
   /**
-   * The framework writes the body from now on. A head that was captured before stays; else it is
-   * this one, with what hooks on `writeHead` change later.
+   * The framework writes the body from now on. A head that was captured before stays, else `head`
+   * is taken, with what hooks on `writeHead` change later.
    */
   settle(head: Head): void {
     const sent = this.#head;
@@ -126,10 +126,10 @@ export class ResponseCapture implements Capture {
   }
 
   #captured(): AnswerToStore | undefined {
-    // Sent past the capture, as by the stream of HTTP/2.
+    // The head was sent past the capture, as by the stream of HTTP/2.
     if (this.#res.headersSent) this.#readHead([this.#res.statusCode]);
     if (this.#head === undefined) return undefined;
-    // Node sends no body with it: it is whole with its head.
+    // Node sends no body with a 204: it is whole with its head.
     if (this.#head.status === 204) return { ...this.#head, body: "" };
     const chunks = this.#hasEnded ? this.#chunks : undefined;
     if (chunks?.length === 1) return { ...this.#head, body: chunks[0] };
@@ -137,7 +137,6 @@ export class ResponseCapture implements Capture {
     return { ...this.#head, body };
   }
 
-  /** A method of the response was called: reads what it says, and calls the original. */
   #called(name: keyof Methods, original: Method, args: unknown[]): unknown {
     const res = this.#res;
     if (name === "writeHead") {
@@ -154,9 +153,9 @@ export class ResponseCapture implements Capture {
     try {
       return Reflect.apply(original, res, args);
     } catch (error) {
-      // Such as for a chunk that is neither text nor bytes: the response has not ended.
+      // `end` throws for a chunk that is neither text nor bytes: the response has not ended.
       if (isEnd) this.#hasEnded = false;
-      // Such as for an invalid header: if no headers were sent, there is no answer yet.
+      // After an error, such as an invalid header, there is no answer unless headers were sent.
       if (!res.headersSent) this.#forget();
       throw error;
     } finally {

@@ -70,7 +70,7 @@ export class NodeExchange extends Timer implements Exchange {
     return this.request.headers[name]?.toString();
   }
 
-  /** Not from `req.headers`, which has the lines joined. */
+  /** `req.headers` would have the lines joined. */
   headerLines(name: string): readonly string[] {
     const lines: string[] = [];
     const { headers, rawHeaders } = this.request;
@@ -131,7 +131,7 @@ export class NodeExchange extends Timer implements Exchange {
     return this.#isAnswered || this.#res.writableEnded;
   }
 
-  /** Also true while outer middleware holds the end back. */
+  /** True also while outer middleware holds the end back. */
   get mayStillChange(): boolean {
     return !this.isAnswered && (!this.clientLeft || this.#endCalled);
   }
@@ -177,7 +177,7 @@ export class NodeExchange extends Timer implements Exchange {
     this.watcher?.responseChanged();
   }
 
-  /** The response is over unended: the client has left, or a body stream has failed. */
+  /** Called when no answer can arrive: the client has left, or a body stream failed. */
   close(): void {
     if (this.clientLeft) return;
     this.clientLeft = true;

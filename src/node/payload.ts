@@ -9,7 +9,7 @@ import { nextTurn } from "../time.ts";
 
 export interface RequestContent {
   readonly req: IncomingMessage;
-  /** As the client sent it, with the mount path that a router may cut off. */
+  /** The URL as the client sent it, with the mount path that a router may cut off. */
   readonly url: string;
   /** The body as a parser has left it; `undefined` if none has. */
   readonly body: unknown;
@@ -25,7 +25,6 @@ const maxFiles = 1_000;
 /** The types of the usual parsers. For any other type a parser for Koa may not set `body`. */
 const usualTypes = /^application\/(?:json|x-www-form-urlencoded)\b/i;
 
-/** The members of an adapter that look at the content of a request. */
 export function contentAdapter<Source>(
   contentOf: (source: Source) => RequestContent,
 ): Required<Pick<Adapter<Source, never>, "checkParsed" | "path" | "payload">> {
@@ -71,9 +70,9 @@ async function checkParsed(
 }
 
 /**
- * By `Content-Length` above 0 or any `Transfer-Encoding` (RFC 9112, section 6.3), on HTTP/2 also by
- * headers that did not end the stream (RFC 9113, section 8.1). A frame of its own may end an empty
- * one: Node.js has read that one turn later, and until then such a body counts as announced.
+ * A body is announced by a `Content-Length` above 0 or any `Transfer-Encoding` (RFC 9112, section
+ * 6.3), on HTTP/2 also by headers that did not end the stream (RFC 9113, section 8.1). Node.js
+ * reads the end of an empty one a turn later: until then, such a body counts as announced.
  */
 export function bodyWasAnnounced(req: IncomingMessage | Http2ServerRequest): boolean {
   const length = req.headers["content-length"];
@@ -155,7 +154,7 @@ function collect(value: unknown, field: string, found: [string, Fields][]): void
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** How its bytes are known, their hash, its name, its type and its size. */
+/** Describes a file: how its bytes are known, their hash, its name, type and size. */
 function describe(file: Fields): string[] {
   const name = firstText(file, "originalname", "originalFilename", "name") ?? "";
   const about = [name, firstText(file, "mimetype", "type") ?? "", `${file["size"]}`];
@@ -164,7 +163,7 @@ function describe(file: Fields): string[] {
   if (bytes instanceof Uint8Array && bytes.length === file["size"]) {
     return ["bytes", createHash("sha256").update(bytes).digest("base64url"), ...about];
   }
-  // Not the ETag: some stores give each upload of the same bytes another one.
+  // Not by the ETag: some stores give each upload of the same bytes another one.
   const hash = firstText(file, "hash", "md5", "checksum");
   if (hash !== undefined) return ["hash", hash, ...about];
   throw new NoFingerprintError(
