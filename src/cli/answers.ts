@@ -27,7 +27,6 @@ import {
 type Completed = Extract<LookUp, { outcome: "completed" }>;
 
 interface Kept extends Completed {
-  /** How long the answer is kept, in ms. */
   readonly expiresInMs: number;
 }
 
@@ -202,7 +201,7 @@ function recordsOf(connection: CliTarget, lock: CliLock, user: string): Records 
   const ofSlot = masters.filter((master) => master.address === name);
   const start = recordKeyOf(client, lockKey, "");
   const look = async (id: string): Promise<Looked> => {
-    // The first answer of a connection may come late: its database is asked for.
+    // The first answer of a connection may be late: Redis is asked for its database first.
     const patience = performance.now() + answerWithinMs;
     let seen = await lock.lookUp(user, { id });
     while (seen.outcome === "unknown" && performance.now() < patience) {
@@ -263,7 +262,6 @@ function textOf(bytes: Uint8Array): string {
   return isUtf8(buffer) ? buffer.toString() : `base64:${buffer.toString("base64")}`;
 }
 
-/** For `--json`. */
 function shown({ ageMs, answer, expiresInMs, id }: Kept, withBody: boolean): object {
   const bytes = bytesOf(answer);
   return {

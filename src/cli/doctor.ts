@@ -18,7 +18,7 @@ export interface Report {
   readonly warnings: number;
 }
 
-/** All but `address` and `findings` is `undefined` where INFO is not permitted or not answered. */
+/** Without INFO (not permitted, not answered) all but `address` and `findings` is `undefined`. */
 interface ServerReport {
   readonly address: string;
   readonly version?: string | undefined;
@@ -29,7 +29,7 @@ interface ServerReport {
 }
 
 interface Finding {
-  /** `fail`: locks are lost or refused as it is. `warn`: if more fails. `unknown`: not checked. */
+  /** `fail`: locks are lost or refused now; `warn`: if more fails. `unknown`: not checked. */
   readonly level: "ok" | "warn" | "fail" | "unknown";
   readonly check: string;
   readonly text: string;
@@ -46,7 +46,7 @@ export async function doctor({ args, terminal, open }: Context): Promise<number>
   const budgetMs = args.duration("budget", 2_000);
   const ttlMs = args.duration("ttl", 10_000);
   const connection = await open();
-  // Before anything is asked: the client drops a master that does not answer.
+  // List the masters before a question: the client drops one that does not answer.
   const masters = clientOf(connection).servers();
   const hasRecords = await holdsRecords(connection, budgetMs);
   const looks = masters.map((node) => examine(connection, node, ttlMs, hasRecords));
