@@ -11,8 +11,8 @@ import {
 
 /** @param table quoted. */
 export function postgresql(table: string): Dialect {
-  // PostgreSQL refuses it outside of a transaction. It is the lock that the INSERT takes anyway;
-  // ONLY spares the partitions.
+  // PostgreSQL refuses LOCK outside of a transaction. INSERT takes this lock; ONLY spares
+  // partitions.
   const prove = `LOCK TABLE ONLY ${table} IN ROW EXCLUSIVE MODE`;
   const insert = `INSERT INTO ${table} (id, fingerprint) VALUES ($1, $2) ON CONFLICT (id) DO NOTHING RETURNING txid_current()::text AS tx`;
   // A statement of its own, so that READ COMMITTED sees what the INSERT has waited for (J4).
