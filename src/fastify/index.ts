@@ -83,8 +83,7 @@ export function submitGuard<Req extends FastifyRequest = FastifyRequest>(
     reply: FastifyReply,
     handler: AnyHandler,
   ): Promise<unknown> {
-    const exchange = new NodeExchange(request.raw, reply.raw);
-    const admission = await admit(resolved, request, exchange);
+    const admission = await admit(resolved, request, new NodeExchange(request.raw, reply.raw));
     if (admission.kind === "gone") return void reply.hijack();
     const run = () => Reflect.apply(handler, app, [request, reply]);
     // Fastify sends an empty answer for a promise of `undefined`, and waits for `reply`.

@@ -44,10 +44,7 @@ export function sendAgain(reply: FastifyReply, body?: Uint8Array, type?: unknown
   return reply.send();
 }
 
-/**
- * Captures the first payload that a handler returns or sends, as text or bytes behind the serialiser
- * and before `onSend`. Behind `reply.hijack()`, the raw response counts.
- */
+/** Captures a handler's first payload before `onSend`; after `reply.hijack()`, the raw response. */
 export class ReplyWatch implements Capture {
   readonly #reply: FastifyReply;
   readonly #held: RequestLease;
@@ -56,10 +53,8 @@ export class ReplyWatch implements Capture {
   /** The headers that the reply had before the handler began. */
   #outer: Picked = Object.create(null);
   #answer: AnswerToStore | undefined;
-  /** The error handler's answer. */
   #others: AnswerToStore | undefined;
   #sends = 0;
-  /** The handler has sent or returned a payload. */
   #hasSaid = false;
   #hasFailed = false;
   /** The handler has sent or returned a payload with a status below 400. */
@@ -81,7 +76,7 @@ export class ReplyWatch implements Capture {
       try {
         this.#outer = listedHeaders(wanted.storedHeaders, reply.getHeaders());
       } catch {
-        // A value is not a text, for example: Fastify fails when it sends it.
+        // A header's value may not be a text: Fastify fails when it sends it.
       }
       this.#raw = new ResponseCapture(reply.raw, wanted);
       firstHooks.set(reply, (body) => this.#serialised(body));
@@ -219,7 +214,7 @@ export class ReplyWatch implements Capture {
     try {
       headers = withoutOuter(listedHeaders(storedHeaders, this.#reply.getHeaders()), this.#outer);
     } catch {
-      // A value is not a text, for example: the client gets its answer, and a retry none.
+      // A header's value may not be a text: the client gets its answer, and a retry none.
       return { status };
     }
     if (body instanceof Response) {

@@ -23,7 +23,6 @@ import {
 import { isReadable, listedHeaders } from "./stored-answer.ts";
 import { type IdentifiedSubmission, identify } from "./submission.ts";
 
-/** The decision about a request that has reached a guard. */
 export type Admission<Args extends unknown[]> =
   /** Run the handler under the lease `held`. */
   | {
@@ -52,9 +51,7 @@ const gone = { kind: "gone" } as const;
 const statusAlone: WantedAnswer = { storedHeaders: new Set(), maxBodyBytes: 0 };
 
 /**
- * Finds user and submission of a request, tries to take the lock, and decides about the request.
- * @throws (as a rejection) errors of the callbacks, `InvalidUserIdError`, `InvalidOptionError`,
- * `NoFingerprintError` and `LockMisconfiguredError`: adapters pass all to the error handler.
+ * Takes the lock for a request, and decides about it. Rejects with errors for the error handler.
  */
 export async function admit<Source, Args extends unknown[]>(
   options: ResolvedGuardOptions<Source, Args>,
@@ -190,7 +187,6 @@ function warnOfReads(): void {
   );
 }
 
-/** @throws the error, which the framework's error handler answers with its code. */
 function fail(
   { lock: { keyPrefix } }: HoldOptions,
   exchange: Exchange,
@@ -211,10 +207,7 @@ function checkInnerGuard({ cooldownMs, idempotency }: HoldOptions, outer: Reques
   );
 }
 
-/**
- * The answer for a repeat; `undefined` where it was not kept, or this client cannot read it.
- * @param isTold whether this request gets any answer of the first one, also an error.
- */
+/** The answer for a repeat; `undefined` if there is none. @param isTold repeats errors, too. */
 function replayOf(
   { idempotency, onReplay }: ResolvedGuardOptions<never, never>,
   { ageMs, answer: stored }: Omit<Replay, "reason">,

@@ -138,8 +138,7 @@ export function resolveGuardOptions<Source, Args extends unknown[]>(
     idempotency = resolveIdempotencyOptions(options.idempotency, acquireTimeoutMs);
   }
   const answers = { ...functions, onAnonymous, onUnavailable };
-  const anonymousAtFirst = 0;
-  return { lock, userId, idempotency, cooldownMs, anonymousAtFirst, ...answers, ...adapter };
+  return { lock, userId, idempotency, cooldownMs, anonymousAtFirst: 0, ...answers, ...adapter };
 }
 
 export function resolveIdempotencyOptions<Source>(
@@ -202,7 +201,6 @@ function resolveDocs(docs: unknown): string | undefined {
   throw invalidOption("idempotency.docs", "an absolute http or https URL", docs);
 }
 
-/** @param words the values that the option accepts beside a function. */
 function checkFunction(name: string, value: unknown, ...words: readonly unknown[]): void {
   if (value === undefined || typeof value === "function" || words.includes(value)) return;
   const expected = words.map((word) => `"${word}"`).join(", ");

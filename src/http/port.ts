@@ -8,7 +8,6 @@ export interface Exchange {
   readonly method: string | undefined;
   /** Returns a header with its lines joined. @param name in lower case. */
   header(name: string): string | undefined;
-  /** The lines of a header as they were sent. */
   headerLines(name: string): readonly string[];
   watch(): void;
   /** Notified whenever a member below may have changed. */
@@ -17,14 +16,13 @@ export interface Exchange {
   readonly isAnswered: boolean;
   /** The client has left, or cannot read the rest of the response. */
   readonly clientLeft: boolean;
-  /** Whether the response may still change although the work is done. */
+  /** The response may still change although the work is done. */
   readonly mayStillChange: boolean;
   stop(): void;
   /** Gets the promise of the release or complete, for platforms that freeze after an answer. */
   leaseEnds?(ended: Promise<unknown>): void;
 }
 
-/** The answer of a handler, as an adapter captures it. */
 export interface Capture {
   /** Returns `undefined` without an answer; its `body` is `undefined` if incomplete or too long. */
   answer(): AnswerToStore | undefined;
@@ -38,7 +36,6 @@ export interface Capture {
   readonly isDone?: boolean;
 }
 
-/** The part of an answer to capture. */
 export interface WantedAnswer {
   /** Names in lower case. */
   readonly storedHeaders: ReadonlySet<string>;
@@ -58,9 +55,6 @@ export interface Adapter<Source, Args extends unknown[]> {
   path(source: Source): string;
   /** The content that is compared by default, without these top-level members of its body. */
   payload(source: Source, except?: readonly string[]): unknown;
-  /**
-   * Rejects with a `NoFingerprintError` for a body that no parser has read. Absent where handlers
-   * read the body by themselves.
-   */
+  /** Rejects for a body that no parser has read. Absent where handlers read it themselves. */
   checkParsed?(source: Source): Promise<void>;
 }

@@ -25,7 +25,6 @@ export class RequestLease {
   readonly submission: IdentifiedSubmission | undefined;
   #capture: Capture | undefined;
   #isHeld = true;
-  /** Pieces of work that have begun and not returned. */
   #running = 0;
   #isFinished = false;
   /** The lease's loss was published as a refusal: its error may pass here twice. */
@@ -69,8 +68,7 @@ export class RequestLease {
   }
 
   /**
-   * Unwraps the error of a lost lease: code that is given `lease.signal` wraps it in an
-   * `AbortError`, of which no error handler makes a 503.
+   * Unwraps the error of a lost lease: no error handler makes a 503 of an `AbortError` round it.
    */
   errorOf(error: unknown): unknown {
     if (!(error instanceof Error)) return error;

@@ -37,9 +37,7 @@ export function hasLongHeaders({ headers = {} }: AnswerToStore): boolean {
 /** Whether the kept answer can be repeated: complete, and in a coding that the client accepts. */
 export function isReadable(answer: StoredAnswer, accept: string | undefined): boolean {
   const { body, headers, status } = answer;
-  if (body !== undefined) {
-    return isCodingAccepted(headers["content-encoding"] ?? "", accept ?? "");
-  }
+  if (body !== undefined) return isCodingAccepted(headers["content-encoding"] ?? "", accept ?? "");
   // A redirect needs only its headers. A success is not whole without its body.
   return status >= 300 && status < 400;
 }
@@ -86,7 +84,6 @@ const never =
 /** A field name is a token: RFC 9110, section 5.6.2. */
 const token = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 
-/** @returns the names of the headers that are stored and replayed, in lower case. */
 export function resolveStoredHeaders(replayHeaders: readonly string[] = []): ReadonlySet<string> {
   const option = "idempotency.replayHeaders";
   if (!Array.isArray(replayHeaders)) {
@@ -110,8 +107,7 @@ export function headersToRepeat(headers: AnswerHeaders, earlier?: unknown): Pick
   const repeated = { ...headers, "Idempotent-Replayed": "true" } as Picked;
   const { vary } = headers;
   if (vary !== undefined) {
-    const names = listOf([earlier ?? [], vary]);
-    const union = new Map(names.map((name) => [name.toLowerCase(), name]));
+    const union = new Map(listOf([earlier ?? [], vary]).map((name) => [name.toLowerCase(), name]));
     repeated["vary"] = [...union.values()].join(", ");
   }
   return repeated;
@@ -153,10 +149,7 @@ export function listedHeaders(
   return picked;
 }
 
-/**
- * Removes what the response had before the handler began, if unchanged: outer middleware sets it
- * anew for each request. Headers of the body stay, also those of outer middleware.
- */
+/** Removes unchanged headers of outer middleware, which sets them anew, but none of the body. */
 export function withoutOuter(headers: Picked, outer: Picked): Picked {
   for (const name in outer) {
     if (!name.startsWith("content-") && `${headers[name]}` === `${outer[name]}`)

@@ -63,8 +63,7 @@ type Identification =
  * Finds the submission's id and fingerprint before the handlers run: they may change the body.
  * @param scope a text that belongs to the user alone: the key of the user's lock.
  * @param userId the user whose mark the id gets.
- * @throws NoFingerprintError (as a rejection) for a payload that cannot be compared, and a body that
- * no parser has read where `submissionId` returned nothing; InvalidOptionError; errors of callbacks.
+ * @throws NoFingerprintError, InvalidOptionError (as rejections), and errors of the callbacks.
  */
 export async function identify<Source>(
   options: ResolvedIdempotency<Source>,
@@ -89,8 +88,7 @@ export async function identify<Source>(
         const why = "The submission id must be a well-formed string of up to 1024 characters.";
         return { reason: "id-invalid", why };
       }
-      const text = checkText("idempotency.submissionId", derived);
-      const id = derivedId(userId, scope, text);
+      const id = derivedId(userId, scope, checkText("idempotency.submissionId", derived));
       const given = await chosen?.(source);
       const fingerprint = given === undefined ? undefined : fingerprintFor(id, given);
       const submission = new IdentifiedSubmission(id, fingerprint, "derived");

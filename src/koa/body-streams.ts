@@ -31,10 +31,7 @@ const watchedBody: PropertyDescriptor & ThisType<Required<Watched>> = {
   },
 };
 
-/**
- * All streams that were the `body` of a response: koa-compress, say, replaces one by another that
- * reads from it, and the replaced stream may still write the order.
- */
+/** Every stream that was a response's `body`: one that was replaced may still write the order. */
 export class BodyStreams {
   readonly #response: Watched;
   readonly #streams = new Set<NodeStream>();

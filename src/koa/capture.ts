@@ -14,10 +14,7 @@ function bodyWithout(ctx: AnyContext): { readonly text: string; readonly type: s
   return { text, type: "text/plain; charset=utf-8" };
 }
 
-/**
- * Captures the answer of everything downstream from the context: after a client has left, Koa writes
- * nothing. An answer that bypasses Koa is captured from the response.
- */
+/** Captures an answer from the context, because Koa writes nothing to a client that has left. */
 export class ContextCapture implements Capture {
   readonly #ctx: AnyContext;
   readonly #wanted: WantedAnswer;

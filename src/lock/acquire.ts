@@ -8,7 +8,7 @@ import { Releasing } from "./release.ts";
 import { type CallerCommand, type LockRuntime, publish, toLockError, write } from "./runtime.ts";
 import type { AcquireReply, AcquireRequest, Answered, NoAnswer } from "./store.ts";
 
-/** `holderId` is the owner id of a holder that is at work on the same submission. */
+/** Called once, in time. `holderId`: the owner id of a holder at work on the same submission. */
 export type OnEnd = (attempt: SubmissionAttempt, holderId: string | undefined) => void;
 
 /**
@@ -39,10 +39,7 @@ export class Acquiring extends Timer {
   #holderId: string | undefined;
   #ended = false;
 
-  /**
-   * @param onEnd called once, within `acquireTimeoutMs`.
-   * @param waitedMs how much of `acquireTimeoutMs` the caller has waited already.
-   */
+  /** @param waitedMs how much of `acquireTimeoutMs` the caller has waited already. */
   constructor(runtime: LockRuntime, command: CallerCommand, onEnd: OnEnd, waitedMs = 0) {
     super();
     this.#runtime = runtime;
@@ -122,7 +119,7 @@ export class Acquiring extends Timer {
         this.#end({ outcome: "mismatched", inFlight: reply.inFlight });
         break;
       case "told":
-        // The store tells answers to looks alone, and this is no look.
+        // The store tells a run's answer to looks alone, and an acquire is none.
         break;
       default:
         // The failure of an older request decides nothing: the timer of the newest goes on.
@@ -159,7 +156,6 @@ export class Acquiring extends Timer {
     }
   }
 
-  /** `isHeld`: the key holds the owner id although nothing was acquired. */
   #unavailable({ isHeld = false } = {}): void {
     const lateMs = this.#clock.now() - this.#endsAt;
     const cause = toLockError(this.#lastFailure, this.#command.times.acquireTimeoutMs, lateMs);

@@ -97,7 +97,7 @@ export interface LostMessage extends OfKey {
   readonly durationMs: number;
 }
 
-/** Published on `submit-lock:retire` when a retire ends, of an acquire with copies in flight. */
+/** Published on `submit-lock:retire` when a retire of an acquire's copies in flight has ended. */
 export interface RetireMessage extends OfKey {
   /** `final`: no copy can take effect any more. `abandoned`: one may; its key runs out. */
   readonly outcome: "final" | "abandoned";

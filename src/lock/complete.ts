@@ -58,8 +58,7 @@ export class Completing extends UntilAnswered<CompleteRequest, CompleteReply, Co
     const record = bodyDropped ? encode({ ...content, body: undefined, json: undefined }) : whole;
     const reportMs = patienceMs(times);
     const giveUpMs = Math.max(reportMs, times.maxHoldMs);
-    const { completeTimers } = runtime;
-    super(runtime, command, "complete", completeTimers, reportMs, giveUpMs, onCompleted);
+    super(runtime, command, "complete", runtime.completeTimers, reportMs, giveUpMs, onCompleted);
     this.#message = { submission: identity?.id, heldMs, length: record.length, bodyDropped };
     this.#record = record;
     this.#expiresAtMs = storeTimeMs + retainMs;
@@ -89,15 +88,14 @@ export class Completing extends UntilAnswered<CompleteRequest, CompleteReply, Co
       publish(duplicateChannel, this.command, {});
     }
     if (kind === "unrecordable") {
-      const cause = ownError(notARecord);
-      this.lastFailure = { kind: "rejected", cause, misconfigured: false };
+      this.lastFailure = { kind: "rejected", cause: ownError(notARecord), misconfigured: false };
     }
     this.end(kind === "unrecordable" ? "unconfirmed" : kind);
     // Rule 17: retire requests in flight only now, when the record is written or never will be.
     if (!this.command.inFlight.isEmpty) new Releasing(this.runtime, this.command).begin();
   }
 
-  /** Rule 14: `close` gives up this complete. */
+  /** Rule 14: `close` waits no longer for this complete. */
   drop(): void {
     this.end("unconfirmed", (cause) => new LockClosedError("close() gave it up", { cause }));
   }

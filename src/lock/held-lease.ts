@@ -107,10 +107,7 @@ export class HeldLease extends Timer {
   /** Rule 19: the one retire of a lost lease, begun by the lease itself or by `release`. */
   #retired: Promise<Parameters<OnReleased>> | undefined;
 
-  /**
-   * @param clock started before the first send: the lease's time begins there.
-   * @param storeOffsetMs the store's time at the acquire, less the lease clock's at its answer.
-   */
+  /** @param storeOffsetMs the store's time at the acquire, less the lease clock's at its answer. */
   constructor(
     runtime: LockRuntime,
     command: CallerCommand,

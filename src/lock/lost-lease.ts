@@ -36,9 +36,7 @@ export function lookedAt(signal: AbortSignal, look: () => void): void {
 /** How long, in ms, `inspect` shows an order that has outlived its lock and never ends. */
 const outlivedMs = 3_600_000;
 
-/**
- * Rule 19: leaves a trace of an order whose lock has run out. @param endedAtMs the store's time.
- */
+/** Rule 19: traces an order whose lock has run out. @param endedAtMs the store's time. */
 export function outlives(
   runtime: LockRuntime,
   command: CallerCommand,

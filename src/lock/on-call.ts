@@ -106,8 +106,7 @@ export async function free(
   }
   if (typeof now !== "boolean") throw invalidOption("now", "true or false", now);
   const by = checkText("by", options.by, 64);
-  const reason = checkText("reason", options.reason, 200);
-  const asked = { id: id.toLowerCase(), by, reason, now };
+  const asked = { id: id.toLowerCase(), by, reason: checkText("reason", options.reason, 200), now };
   return (await ask<FreeReply>(store, "free", command, asked)).result;
 }
 
@@ -131,8 +130,7 @@ export async function forget(
     if (kind === "inFlight") return { outcome: "in-flight" };
     if (kind === "changed") return { outcome: "changed" };
     // `absent` counts too: an earlier copy of this request has deleted it, or it has just run out.
-    const submission = command.identity?.id;
-    publish(forgetChannel, command, { submission, by, reason, ageMs });
+    publish(forgetChannel, command, { submission: command.identity?.id, by, reason, ageMs });
     return { outcome: "forgotten", answer, ageMs };
   }
   return { outcome: "none" };

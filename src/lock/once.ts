@@ -130,9 +130,7 @@ async function run<Value>(
   }
   const json = jsonOf(returned, "the submission is recorded as done, and does not run again");
   const isKept = typeof json === "string" && Buffer.byteLength(json) <= maxValueBytes;
-  const completed = UserLease.completeWithValue(lease, isKept ? json : undefined);
-  await within(acquireTimeoutMs, completed);
+  await within(acquireTimeoutMs, UserLease.completeWithValue(lease, isKept ? json : undefined));
   if (json instanceof InvalidValueError) throw json;
-  const value = json === "" ? undefined : JSON.parse(json);
-  return { value, replayed: false, ageMs: 0 };
+  return { value: json === "" ? undefined : JSON.parse(json), replayed: false, ageMs: 0 };
 }

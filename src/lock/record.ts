@@ -81,7 +81,6 @@ const headLength = 60;
 /** The hexadecimal digits, behind the head, of the description's length in bytes. */
 const lengthDigits = 6;
 
-/** The members of a command that its record is bound to. */
 type Place = Pick<CallerCommand, "key" | "submission">;
 
 /**
@@ -148,7 +147,6 @@ export function decodeRecord(record: RecordBytes, place: Place, seal?: Seal): Re
   return (head.test(text) && decodeContent(content)) || unreadable("damaged");
 }
 
-/** The owner id of the run that has recorded. */
 export function ownerOf(record: RecordBytes): string {
   return bytesOf(record).toString("latin1", 23, 59);
 }
@@ -207,8 +205,7 @@ export function completedOf(
 ): FoundAnswer {
   const { answer, createdMs, id = place.submission?.id ?? "" } = decodeRecord(record, place, seal);
   if (answer.unreadable === undefined) {
-    const ageMs = Math.max(0, storeTimeMs - createdMs);
-    return { answer, ageMs, completedAt: createdMs, id };
+    return { answer, ageMs: Math.max(0, storeTimeMs - createdMs), completedAt: createdMs, id };
   }
   warnOnce(
     "SUBMIT_LOCK_UNREADABLE_RECORD",
@@ -217,7 +214,7 @@ export function completedOf(
   return { answer, ageMs: 0, completedAt: storeTimeMs, id };
 }
 
-/** Advice to an operator. */
+/** Advice to an operator, for a process warning. */
 const remedies: Readonly<Record<Unreadable, string>> = {
   "sealed with another key": "Add the key that sealed it to seal.keys of every process",
   damaged: "Look for the order, then forget the record, or let it run out",
@@ -226,10 +223,7 @@ const remedies: Readonly<Record<Unreadable, string>> = {
 /** The longest value of `once` that is kept, as JSON in UTF-8. */
 export const maxValueBytes = 1_048_576;
 
-/**
- * Returns `""` for `undefined`, and an error for a value that JSON cannot say.
- * @param consequence what has become of the submission, for the message.
- */
+/** Returns `""` for `undefined`, and an error, with `consequence`, for what JSON cannot say. */
 export function jsonOf(value: unknown, consequence: string): string | InvalidValueError {
   if (value === undefined) return "";
   let cause: unknown;

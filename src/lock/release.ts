@@ -59,7 +59,6 @@ export abstract class UntilAnswered<
   #unanswered: Request | undefined;
   #sentAt = 0;
   #failures = 0;
-  /** The time of the next send after an error of the server. */
   #notBefore = 0;
 
   /** The caller waits for `reportAfterMs`; the request is sent again until `giveUpAfterMs`. */
@@ -100,7 +99,6 @@ export abstract class UntilAnswered<
     write(this.runtime.store, this.#method, request as never);
   }
 
-  /** Sets the timer: in 50 ms or, if earlier, at the end of `reportAfterMs`. */
   #setTimer(now: number): void {
     const dueAt = now + retryEveryMs;
     const reportAt = this.startedAt + this.#reportAfterMs;
@@ -177,9 +175,7 @@ interface ReleaseEnds {
   /** Whether only this release can have deleted the key until now. */
   readonly isValid?: () => boolean;
   readonly onReleased?: OnReleased | undefined;
-  /** The end of a cooldown by the store's clock; 0 for none. */
   readonly cooldownUntilMs?: number;
-  /** The answer of the run, for callers that wait for it. */
   readonly told?: RecordBytes | undefined;
 }
 

@@ -32,15 +32,11 @@ export type LookUp =
 /** The state of a submission, as a caller that waits for it sees it. */
 type Seen =
   | Exclude<LookUp, { readonly outcome: "in-flight" }>
-  /** `holderId` is the owner id of the run. */
   | { readonly outcome: "in-flight"; readonly holderId?: string | undefined }
   /** The run for which the caller waits has ended, and left this answer for it (rule 25). */
   | { readonly outcome: "told"; readonly answer: StoredAnswer; readonly ageMs: number };
 
-/**
- * Sends one acquire that takes nothing. Settles within `commandTimeoutMs`.
- * @param waitsFor the owner id of the run that may tell its answer.
- */
+/** Sends an acquire that takes nothing. @param waitsFor the run whose told answer is wanted. */
 async function look(
   { seal, store }: LockRuntime,
   command: LockCommand,
@@ -84,16 +80,11 @@ export async function lookUp(
   commands: readonly LockCommand[],
 ): Promise<LookUp> {
   let seen: Seen = { outcome: "none" };
-  for (const command of commands) {
-    if (seen.outcome === "none") seen = await look(runtime, command);
-  }
+  for (const command of commands) if (seen.outcome === "none") seen = await look(runtime, command);
   return seen.outcome === "in-flight" ? { outcome: "in-flight" } : (seen as LookUp);
 }
 
-/**
- * How many callers of one process may wait for one submission, and for all submissions of a lock
- * together: the repeats of one customer must not use up the memory and the Redis of the others.
- */
+/** The most waiting callers of a process: one customer's repeats must not starve the others. */
 export const mostWaiting = { forOne: 64, inAll: 1_000 } as const;
 
 interface Waiter {
@@ -106,10 +97,7 @@ interface Waiter {
   readonly fail: (error: unknown) => void;
 }
 
-/**
- * Looks up one submission for all callers of this process that wait for it: one look at a time for
- * all of them, and one read of the answer.
- */
+/** Looks up one submission for all callers of this process that wait for it, one at a time. */
 export class Watch {
   readonly waiters: Set<Waiter> = new Set();
   /** The first caller's attempt: a caller for which there is no room gets it, too. */
@@ -149,7 +137,7 @@ export class Watch {
     over();
   }
 
-  /** @param run the owner id of the run whose answer the look has asked for. */
+  /** @param run the owner id of the run for which the look has asked. */
   #saw(seen: Seen, run: string | undefined, lookedAt: number): void {
     if (seen.outcome === "in-flight") {
       // The waiter's run has ended and told nothing, as if its process died: wait for the next run.
@@ -254,8 +242,7 @@ export async function acquireOrWait(
   };
   const known = watches.get(identity);
   const watch = known ?? new Watch(attempt, lookAgain, runtime.times.acquireTimeoutMs);
-  const isCrowded = watch.waiters.size >= forOne || waitingOn(runtime) >= inAll;
-  if (waitMs === 0 || isCrowded) return attempt;
+  if (waitMs === 0 || watch.waiters.size >= forOne || waitingOn(runtime) >= inAll) return attempt;
   const since = performance.now();
   try {
     const seen = await new Promise<Seen>((settle, fail) => {

@@ -95,7 +95,6 @@ export class LockRuntime {
   readonly watches: Map<string, Watch> = new Map();
   /** The attempts under way, by the same: a repeat that arrives during one shares a kept answer. */
   readonly attempts: Map<string, Promise<Parameters<OnEnd>>> = new Map();
-  /** How many characters the records of completes under way have together. */
   pendingRecordLength = 0;
   /** `close` has waited long enough: a lease that is acquired now is released at once. */
   isDrained = false;

@@ -23,7 +23,7 @@ export interface SealOptions {
 /** Why a record cannot be read: no key of the ring fits, or its bytes were changed. */
 export type Unreadable = "sealed with another key" | "damaged";
 
-/** The mark of a sealed content. An open one begins with a hexadecimal digit. */
+/** The mark of sealed content. Open content begins with a hexadecimal digit. */
 const mark = "s";
 const idLength = 4;
 const nonceLength = 12;

@@ -62,8 +62,7 @@ const sha256: (text: string) => string =
     : (text) => crypto.createHash("sha256").update(text).digest("base64url");
 
 /**
- * 132 bits of SHA-256, as 22 characters. UTF-8 makes all lone surrogates one character, so the
- * caller has to refuse a text that has them.
+ * 132 bits of SHA-256, as 22 characters. Callers refuse lone surrogates, which UTF-8 makes equal.
  */
 export function hash22(text: string): string {
   return sha256(text).slice(0, 22);
@@ -101,7 +100,6 @@ export function resolveIdentity(
   };
 }
 
-/** Whether a value has the form of {@link hash22}. */
 export function is22(value: unknown): boolean {
   return typeof value === "string" && /^[\w-]{22}$/.test(value);
 }

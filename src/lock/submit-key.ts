@@ -11,7 +11,7 @@ const plain = /^[A-Za-z0-9\-._~@]+$/;
 
 export const mayBeInId: RegExp = /[A-Za-z0-9\-._~@%]/;
 
-/** `encodeURIComponent` does not encode the first ones, and encodes `@`. */
+/** Unlike `encodeURIComponent`, we encode the first ones, and leave `@` alone. */
 const leftOver = /[!*'()]|%40/g;
 
 const suspicious: ReadonlySet<string> = new Set(["undefined", "null", "NaN", "[object Object]"]);
@@ -54,10 +54,7 @@ export function submitKey(
   return keyOf === undefined ? keyPrefix + encodeKeyPart(id) : keyOf(id);
 }
 
-/**
- * Percent-encodes everything but ASCII letters, digits and `-._~@`.
- * @throws InvalidUserIdError for a lone surrogate, which `holder`, `by` and `reason` cannot have.
- */
+/** Percent-encodes all but ASCII letters, digits and `-._~@`. @throws for a lone surrogate. */
 export function encodeKeyPart(text: string): string {
   if (plain.test(text)) return text;
   let encoded: string;

@@ -16,8 +16,7 @@ export interface WithLockOptions {
 
 /** Pauses a random time, so that waiters do not try in step; the last try begins at `endsAt`. */
 export async function pauseBeforeRetry(round: number, endsAt: number): Promise<void> {
-  const mean = Math.min(25 * 2 ** round, 250);
-  const jittered = mean * (0.5 + Math.random());
+  const jittered = Math.min(25 * 2 ** round, 250) * (0.5 + Math.random());
   await sleep(Math.max(0, Math.min(jittered, endsAt - performance.now())));
 }
 

@@ -44,7 +44,6 @@ export class ResponseCapture implements Capture {
   readonly #wanted: WantedAnswer;
   /** The headers that the response had before the handler began. */
   readonly #outer: Picked;
-  /** The captured `writeHead`. */
   readonly #writeHead: unknown;
   #head: Head | undefined;
   /** The head as the hooks of inner middleware find it, while they run. */
@@ -97,10 +96,7 @@ export class ResponseCapture implements Capture {
     return this.#isDiscarded && !this.#isOthers;
   }
 
-  /**
-   * The framework writes the body from now on. A head that was captured before stays, else `head`
-   * is taken, with what hooks on `writeHead` change later.
-   */
+  /** The framework writes the body from now on. `head` counts if none was captured before. */
   settle(head: Head): void {
     const sent = this.#head;
     this.discard();
@@ -165,8 +161,7 @@ export class ResponseCapture implements Capture {
 
   #headOf([status, second, third]: readonly unknown[]): Head {
     const given = (typeof second === "string" ? third : (second ?? third)) as GivenHeaders;
-    const headers = this.headers(given);
-    return { status: Number(status), headers };
+    return { status: Number(status), headers: this.headers(given) };
   }
 
   /** The stored headers that the response has now, without those of outer middleware. */
@@ -214,8 +209,7 @@ export class ResponseCapture implements Capture {
       return;
     }
     if (typeof chunk !== "string" && !(chunk instanceof Uint8Array)) return;
-    const isEncoding = typeof encoding === "string" && Buffer.isEncoding(encoding);
-    const coding = isEncoding ? encoding : "utf8";
+    const coding = typeof encoding === "string" && Buffer.isEncoding(encoding) ? encoding : "utf8";
     this.#length += Buffer.byteLength(chunk, coding);
     if (this.#length > this.#wanted.maxBodyBytes) this.#chunks = undefined;
     else if (chunk instanceof Uint8Array || /^utf-?8$/i.test(coding)) {
@@ -233,7 +227,6 @@ export class ResponseCapture implements Capture {
   }
 }
 
-/** `head` with the changes from `before` to `after`. */
 function withChanges(head: Head, before: Head, after: Head): Head {
   const headers = Object.assign(Object.create(null), head.headers);
   for (const name of Object.keys({ ...before.headers, ...after.headers })) {

@@ -5,10 +5,7 @@ import type { Exchange } from "../http/port.ts";
 import { performance, setTimeout } from "../time.ts";
 import { Timer, TimerWheel } from "../timers.ts";
 
-/**
- * How long outer middleware may hold back the end of a response whose client has left, in ms:
- * express-session saves the session in this time; compression never ends it.
- */
+/** How long outer middleware may delay the end after the client left, in ms: to save a session. */
 const heldBackMs = 1_000;
 
 const pollEveryMs = 1_000;

@@ -44,14 +44,14 @@ async function payloadOf(content: RequestContent, except?: readonly string[]): P
   if (sent === undefined) {
     await checkParsed({ ...content, files: [] }, what, "set idempotency.fingerprint");
   }
-  const compared = without(sentBody(req, body), except);
-  return [queryOf(url), compared, ...(sent === undefined ? [] : [sent])];
+  return [
+    queryOf(url),
+    without(sentBody(req, body), except),
+    ...(sent === undefined ? [] : [sent]),
+  ];
 }
 
-/**
- * @throws NoFingerprintError (as a rejection) for an unparsed body: 500 if its type is a usual one
- * and the request has no `body`, else 415.
- */
+/** @throws NoFingerprintError for an unparsed body: 500 if a usual parser is missing, else 415. */
 async function checkParsed(
   { body, files, hasParser, req }: RequestContent,
   what = "find the id of this submission",
