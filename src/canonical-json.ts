@@ -53,7 +53,7 @@ function write(value: unknown, depth: number, sorted?: { left: number }): string
   if (depth === maxDepth) throw tooDeep(shown);
   let members = "";
   if (Array.isArray(shown)) {
-    // Not `map`, which skips the holes of an array: a hole is `null`, too.
+    // `map` would skip the holes of an array: a hole is `null`, too.
     for (const each of shown) members += `,${write(each, depth + 1, sorted) ?? "null"}`;
     return `[${members.slice(1)}]`;
   }

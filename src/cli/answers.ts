@@ -98,7 +98,7 @@ export async function answers({ args, terminal, open }: Context): Promise<undefi
   terminal.print(end === "" ? lines : [...lines, end]);
 }
 
-/** More than a person reads. */
+/** More answers than a person reads. */
 const mostAnswers = 10_000;
 
 const meaning = [
@@ -138,8 +138,7 @@ export async function forget({ args, terminal, open }: Context): Promise<number>
   if (terminal.canAsk) terminal.warn([...table([seen], false, terminal.paint), risk]);
   const reason = await reasonOf({ args, terminal });
   const by = args.text("by") ?? personOf(terminal.env).slice(0, 64);
-  const asked = lock.forget(args.user, { id: args.id, by, reason });
-  const { outcome } = await answerOf(address, asked);
+  const { outcome } = await answerOf(address, lock.forget(args.user, { id: args.id, by, reason }));
   if (outcome === "in-flight") return end(outcome, inFlight);
   if (outcome === "none") return end(outcome, none);
   if (outcome === "changed") {

@@ -202,9 +202,7 @@ export class Arguments {
     );
   }
 
-  /**
-   * Returns a command for the same Redis and locks. Without the password: tickets keep commands.
-   */
+  /** A command for the same Redis and locks, without the password, which a ticket would keep. */
   suggest(command: string, user: string = this.user, prefix?: string, id?: string): string {
     const options = whereOptions.flatMap((option) => {
       const given = this.#values[option] ?? [];

@@ -140,7 +140,7 @@ function lookAtInfo(info: Info, isClusterNode: boolean, add: Add): void {
     const remedy = `use the master's address, ${info["master_host"]}:${info["master_port"]}, or Sentinels that know it`;
     add("fail", "role", "this is a replica: it refuses every lock", remedy);
   }
-  // Not on a Cluster: a master that is cut off from the majority refuses writes by itself.
+  // A Cluster is safe: its master that is cut off from the majority refuses writes by itself.
   if (role === "master" && replicas !== "0" && !isClusterNode) {
     const text = "min-replicas-to-write 0: a master that is cut off continues to grant locks";
     const remedy = "CONFIG SET min-replicas-to-write 1, which refuses all writes without replicas";
@@ -280,7 +280,7 @@ function doctorText(report: Report, paint: Paint): string[] {
   const print = (all: readonly Finding[]) =>
     all.flatMap(({ level, text, remedy }) => [
       `  ${paint(tones[level], labels[level].padEnd(6))}${visible(text)}`,
-      // On a line of its own, so that it can be copied.
+      // The remedy has a line of its own, so that it can be copied.
       ...(remedy === undefined ? [] : [`        → ${visible(remedy)}`]),
     ]);
   const lines = servers.flatMap(({ address, version, mode, role, replicas = 0, findings }) => {

@@ -74,7 +74,7 @@ export interface Listed extends Scan {
   readonly strange: readonly string[];
 }
 
-/** More than a person can use, and few enough for the memory. */
+/** More locks than a person can use, and few enough for the memory. */
 const mostLocks = 100_000;
 /** The inspections that are sent at a time: one script call has up to 100. */
 const asked = 100;

@@ -67,7 +67,7 @@ export function columns(rows: readonly (readonly string[])[]): string[] {
 /** A time for a person: `0.9 s`, `25.1 s`, `3 min 20 s`, `1 h 52 min`, `3 d 4 h`, `forever`. */
 export function duration(ms: number): string {
   if (ms === Number.POSITIVE_INFINITY) return "forever";
-  // Rounded before it is split, so that no part is 60.
+  // Round before splitting, so that no part is 60.
   const tenths = Math.round(ms / 100);
   if (tenths < 600) return `${(tenths / 10).toFixed(1)} s`;
   const seconds = Math.round(ms / 1_000);

@@ -65,7 +65,7 @@ export function submitGuard<Req extends FastifyRequest = FastifyRequest>(
   options: SubmitGuardOptions<Req>,
 ): SubmitGuard {
   const resolved = resolveGuardOptions<Req, [Req, FastifyReply]>(options, {
-    // Bytes, because Fastify would add a charset to the JSON type of a text.
+    // Send bytes, because Fastify would add a charset to the JSON type of a text.
     reject: (_request, reply, { problem: { status, headers, body } }) =>
       reply.code(status).headers(headers).send(Buffer.from(body)),
     replay: (_request, reply, { answer: { status, headers, body } }) => {

@@ -54,7 +54,7 @@ export interface SubmitGuard {
   protect<Handler extends AnyHandler>(handler: Handler): ProtectedHandler<Handler>;
 }
 
-/** A map and not properties: frameworks hand out requests that are frozen, or proxies. */
+/** A map, because frameworks hand out requests that are frozen, or proxies. */
 const found = new WeakMap<Request, Partial<Pick<RequestLease, "lease" | "submission">>>();
 
 /** The lease on the user's lock, where a guard has taken it for this request. */

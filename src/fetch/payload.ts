@@ -25,7 +25,7 @@ export async function payloadOf(request: Request, except?: readonly string[]): P
 }
 
 async function bytesOf(request: Request): Promise<Buffer> {
-  // Before `body` is touched: Hono's server then reads on, so that the client sees the answer.
+  // Check before `body` is touched: Hono's server then reads on, and the client sees the answer.
   if (Number(request.headers.get("content-length")) > maxBytes) throw tooLong();
   if (request.body === null && !request.bodyUsed) return Buffer.alloc(0);
   let clone: Request;

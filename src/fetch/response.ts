@@ -24,7 +24,7 @@ function isChunked({ headers }: Response): boolean {
 export function headOf(response: Response): ResponseInit {
   if (response instanceof Response) return response;
   const { headers, status, statusText } = response as Response;
-  // As pairs, which have each `Set-Cookie` by itself.
+  // Pairs have each `Set-Cookie` by itself.
   return { status, statusText, headers: new Headers([...headers]) };
 }
 

@@ -141,7 +141,7 @@ async function decide<Source, Args extends unknown[]>(
       const isTold = attempt.outcome === "told";
       const replay = replayOf(options, attempt, exchange, isTold);
       if (replay !== undefined) {
-        // Published when it is called: never for a client that has left before.
+        // For a client that has left, no replay is published.
         const answer = (...args: Args) => {
           if (replayChannel.hasSubscribers) {
             const { keyPrefix } = lock;

@@ -16,7 +16,7 @@ export function without(body: unknown, except: readonly string[] = []): unknown 
   return Object.fromEntries(Object.entries(body).filter(([name]) => !except.includes(name)));
 }
 
-/** Frameworks' parsers do not fit: Koa's takes quadratic time, most others stop at 1 000 fields. */
+/** Parses a query itself: Koa's parser takes quadratic time, most others stop at 1 000 fields. */
 export function queryOf(url: string): unknown {
   const [, query = ""] = /\?(.*)/s.exec(url) ?? [];
   return fieldsOf(query) ?? query;

@@ -49,7 +49,7 @@ export function isReadable(answer: StoredAnswer, accept: string | undefined): bo
 function isCodingAccepted(coding: AnswerHeaders[string], accept: AnswerHeaders[string]): boolean {
   const accepted = new Map<string, boolean>();
   for (const element of codingsOf(accept)) {
-    // Split first, then trim: an expression with blanks takes the square of their number.
+    // Split first, then trim: an expression with blanks takes time by the square of their number.
     const [name = "", ...parameters] = element.split(";").map((each) => each.trim());
     accepted.set(name, !parameters.some((each) => /^q\s*=\s*0(\.0*)?$/.test(each)));
   }

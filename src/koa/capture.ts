@@ -133,7 +133,7 @@ export class ContextCapture implements Capture {
 
 /** Repeats the body in the form that it had, so that outer middleware treats it as before. */
 export function repeat(ctx: AnyContext, { body, headers, status }: StoredAnswer): void {
-  // Set before and after the body: assigning a body may set or replace the status.
+  // The status is set before and after the body, whose assignment may replace it.
   ctx.status = status;
   const type = headers["content-type"];
   if (body === undefined || (body.length === 0 && type === undefined)) {

@@ -105,7 +105,6 @@ function contentOf(ctx: AnyContext): RequestContent {
   return { req, url: ctx.originalUrl, body: request.body, hasParser: "body" in request, files };
 }
 
-/** Ends the lease once the body streams have ended. */
 function watch(ctx: AnyContext, bodies: BodyStreams, held: RequestLease, capture?: ContextCapture) {
   bodies.whenEnded(isDisconnected(ctx.req, ctx.res), ({ hasErrored, hasFailed }) => {
     // After its client has left, a stream may be torn down with an error that is not its own.

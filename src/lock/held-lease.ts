@@ -269,8 +269,7 @@ export class HeldLease extends Timer {
 
   /** @param at by the lease's clock, which may be ahead of the wheel's. */
   #setTimer(at = Math.min(this.validity.extendAt, this.validity.notifyAt)): void {
-    const aheadMs = this.clock.now() - performance.now();
-    this.runtime.watchdogs.set(this, at - aheadMs);
+    this.runtime.watchdogs.set(this, at - (this.clock.now() - performance.now()));
   }
 
   override onDue(): void {

@@ -241,7 +241,7 @@ export class UserLease implements Lease {
   }
 }
 
-// Not a member in the class body, because declaration files cannot name the key `inspect.custom`.
+// Defined here, because declaration files cannot name the key `inspect.custom`.
 Object.defineProperty(UserLease.prototype, inspect.custom, {
   value(this: UserLease): string {
     return `Lease ${inspect(this.toJSON())}`;

@@ -95,8 +95,8 @@ export function resolveLockOptions(options: SubmitLockOptions): Resolved {
 }
 
 /**
- * Rule 11. A given value is kept, and defaults are fitted to it: `{ maxHoldMs: 5_000 }` alone means
- * a `ttlMs` of 5 000. Only given values that are out of bounds or contradict each other are an error.
+ * Rule 11: a given value is kept, and defaults fit it: `{ maxHoldMs: 5_000 }` means a `ttlMs` of 5
+ * 000. Only given values that are out of bounds or contradict each other are an error.
  */
 function resolveTimes(options: SubmitLockOptions): LockTimes {
   // Given values are checked first, so that no default is derived from an invalid one.

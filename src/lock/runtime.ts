@@ -93,7 +93,7 @@ export class LockRuntime {
   readonly lines: Map<string, Set<object>> = new Map();
   /** The callers that wait for the end of a submission, by key, submission and content. */
   readonly watches: Map<string, Watch> = new Map();
-  /** The attempts under way, by the same: a repeat that arrives during one shares a kept answer. */
+  /** Attempts under way, by key, submission and content: repeats of a kept answer share one. */
   readonly attempts: Map<string, Promise<Parameters<OnEnd>>> = new Map();
   pendingRecordLength = 0;
   /** `close` has waited long enough: a lease that is acquired now is released at once. */
@@ -182,7 +182,6 @@ export class InFlight {
     else this.#others = [...this.#others, request];
   }
 
-  /** The request can take no effect from now on. */
   resolve(request: AcquireRequest): void {
     if (this.#first === request) this.#first = this.#others.pop();
     else this.#others = this.#others.filter((other) => other !== request);

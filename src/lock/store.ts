@@ -44,7 +44,7 @@ export interface LockCommand {
 /** One write of one command. The same command may be written again, as another request. */
 export interface LockRequest<Reply> {
   readonly command: LockCommand;
-  /** **Set by the store** for an acquire: its time, in ms, after which this cannot take effect. */
+  /** **Set by the store** for an acquire: the store's time in ms after which it has no effect. */
   deadlineMs: number | undefined;
   /**
    * Called by the store, at most once, as soon as the outcome is known, or can no longer become

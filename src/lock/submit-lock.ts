@@ -332,5 +332,5 @@ export class SubmitLock {
   }
 }
 
-// Not a member in the class body, because each copy of the package would declare a symbol of its own.
+// Defined here, because each copy of the package would declare a symbol of its own.
 Object.defineProperty(SubmitLock.prototype, brand, { value: true });

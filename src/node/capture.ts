@@ -70,7 +70,7 @@ export class ResponseCapture implements Capture {
       const original = methods[name];
       return (...args) => this.#called(name, original, args);
     };
-    // Not in a loop: adding properties by computed keys makes V8 treat an object as slow.
+    // This is no loop: adding properties by computed keys makes V8 treat an object as slow.
     methods.end = capturing("end");
     methods.flushHeaders = capturing("flushHeaders");
     methods.write = capturing("write");
@@ -251,7 +251,7 @@ export function pickHeaders(
   given?: GivenHeaders,
 ): Picked {
   const picked: Picked = Object.create(null);
-  // Not `getHeaders`, which copies all of them. These names are in lower case.
+  // `getHeaders` would copy all of them. These names are in lower case.
   for (const name of res.getHeaderNames()) {
     const text = stored.has(name) ? textOf(res.getHeader(name)) : undefined;
     if (text !== undefined) picked[name] = text;

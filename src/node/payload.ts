@@ -80,7 +80,7 @@ export function bodyWasAnnounced(req: IncomingMessage | Http2ServerRequest): boo
   if (req.headers["transfer-encoding"] !== undefined) return true;
   if (!("stream" in req)) return false;
   const { stream } = req;
-  // Ended without a byte: Node.js ends such a stream by itself, even if it is not read.
+  // The stream ended without a byte: Node.js ends it by itself, even if it is not read.
   const cameEmpty = stream.readableEnded && !stream.readableDidRead;
   return !stream.endAfterHeaders && !cameEmpty;
 }
@@ -123,7 +123,7 @@ export function sentFiles(places: readonly unknown[]): Record<string, string[][]
       { status: 413 },
     );
   }
-  // Without a prototype, because the client chooses the names of the fields.
+  // The object has no prototype, because the client chooses the names of the fields.
   const files: Record<string, string[][]> = Object.create(null);
   for (const [field, file] of found) {
     files[field] ??= [];
@@ -131,7 +131,7 @@ export function sentFiles(places: readonly unknown[]): Record<string, string[][]
   }
   const all = Object.values(files);
   for (const each of all) {
-    // Sorted, because Formidable lists the files of a field in the order of their writes to disk.
+    // Sort them: Formidable lists the files of a field in the order of their writes to disk.
     if (each.some(([how]) => how === "hash")) each.sort((a, b) => (`${a}` < `${b}` ? -1 : 1));
   }
   return all.length > 0 ? files : undefined;
@@ -142,7 +142,7 @@ function collect(value: unknown, field: string, found: [string, Fields][]): void
   if (Array.isArray(value)) {
     for (const each of value) collect(each, field, found);
   } else if (isPlain(value) && Object.values(value).every((each) => typeof each === "object")) {
-    // Not a file, but an object of files by field: a file has a class, or a text such as its name.
+    // This is no file, but an object of files by field: a file has a class, or a text.
     for (const [name, each] of Object.entries(value)) {
       collect(each, field === "" ? name : `${field}[${name}]`, found);
     }
@@ -163,7 +163,7 @@ function describe(file: Fields): string[] {
   if (bytes instanceof Uint8Array && bytes.length === file["size"]) {
     return ["bytes", createHash("sha256").update(bytes).digest("base64url"), ...about];
   }
-  // Not by the ETag: some stores give each upload of the same bytes another one.
+  // The ETag does not count: some stores give each upload of the same bytes another one.
   const hash = firstText(file, "hash", "md5", "checksum");
   if (hash !== undefined) return ["hash", hash, ...about];
   throw new NoFingerprintError(

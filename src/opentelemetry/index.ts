@@ -276,7 +276,7 @@ function observe(meter: Meter, locks: readonly ObservedLock[]): () => void {
   return () => meter.removeBatchObservableCallback(tell, observed);
 }
 
-/** On spans alone: a metric would have a series for each order. */
+/** Only spans have it: a metric would have a series for each order. */
 function submissionOf(submission: string | undefined): Attributes {
   return submission === undefined ? {} : { [SUBMISSION]: submission };
 }

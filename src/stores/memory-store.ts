@@ -226,7 +226,7 @@ export class MemoryStore implements LockStore {
       this.#sweepAt = Math.max(1_000, 2 * this.#entries.size);
     }
     const microseconds = Math.floor((performance.timeOrigin + now) * 1_000);
-    // Rule 20: higher than the last token, also within one microsecond.
+    // Rule 20: the token is higher than the last one, also within one microsecond.
     const fencingToken = Math.max(microseconds, this.#lastToken + 1);
     this.#lastToken = fencingToken;
     const { key, ownerId, submission, times } = command;

@@ -121,11 +121,7 @@ export class ConnectionPair {
     return this.#primary.inFlight + (this.#second?.inFlight ?? 0);
   }
 
-  /**
-   * @param onReady called whenever the primary or the second has become usable.
-   * @returns a function that ends this use. Rule 14: the last one closes the second connection
-   * only.
-   */
+  /** @returns a function that ends the use. Rule 14: the last closes the second connection only. */
   attach(onReady: () => void): () => void {
     // A new function each time, so that a Set counts both attaches.
     const user = () => onReady();

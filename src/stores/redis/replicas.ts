@@ -104,7 +104,7 @@ export class ReplicaWait {
     const round = ++node.rounds;
     let leastMs = Number.POSITIVE_INFINITY;
     for (const { command } of touches) leastMs = Math.min(leastMs, command.times.commandTimeoutMs);
-    // Half: usually over before the lock asks again. `WAIT` for 0 ms would have no end.
+    // Half of it is usually over before the lock asks again. `WAIT` for 0 ms would have no end.
     const waitMs = Math.max(1, Math.floor(leastMs / 2));
     const dueAt = performance.now() + waitMs + overdueMs;
     node.overdueAt = dueAt;

@@ -29,7 +29,7 @@ function open(client: RedisClient): ClientPort {
   }
   const isUrl = typeof client === "string" || hasMembers(client, ["href", "password"]);
   const other = others.find(([members]) => hasMembers(client, members))?.[1] ?? describe(client);
-  // Never the text of a URL, which may have a password.
+  // The message has no text of a URL, which may have a password.
   const came = isUrl ? "a URL: write new RedisStore(new Redis(url))" : other;
   throw new InvalidOptionError(
     `redis: expected a client of ioredis (5 or 6) or of node-redis (6.2 or later), for one server or a Cluster, got ${came}`,

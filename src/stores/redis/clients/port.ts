@@ -2,7 +2,7 @@ import { isUtf8 } from "node:buffer";
 
 /** One server, as one connection of a client reaches it. */
 export interface ServerPort {
-  /** Where it connects to, for messages. Never with a user name or a password. */
+  /** The address for messages, never with a user name or a password. */
   readonly address: string;
   /** Identity of the current connection; changes on reconnect. */
   readonly connection: unknown;
@@ -105,7 +105,7 @@ export interface ClientPort extends ServerPort {
    * queues and, where the library can promise it, never sends again. Ignore its errors at once.
    */
   second(): ClientPort;
-  /** Closes it for good. For a `second` alone. */
+  /** Closes a `second` client for good. */
   close(): void;
   readonly writesTogether: boolean;
 }
