@@ -97,11 +97,11 @@ export class LockContendedError extends SubmitLockError {
    * from `SubmissionTable`, whose database does not tell.
    */
   readonly expiresInMs: number;
-  /** As in {@link ContentionDetails}; `false` unless `once` says otherwise. */
+  /** The flag of {@link ContentionDetails}; `false` unless `once` says otherwise. */
   readonly sameSubmission: boolean;
-  /** As in {@link ContentionDetails}. */
+  /** The flag of {@link ContentionDetails}. */
   readonly isCooldown: boolean;
-  /** As in {@link ContentionDetails}; `false` unless `once` says otherwise. */
+  /** The flag of {@link ContentionDetails}; `false` unless `once` says otherwise. */
   readonly hasEnded: boolean;
   /** The key of the lock, from `withLock`. The message leaves it out. */
   readonly key: string | undefined;

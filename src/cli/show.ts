@@ -172,7 +172,7 @@ function factsOf(held: HeldInspection): string[] {
   return [...facts, `  renewed  ${renewed}`, ends];
 }
 
-/** From a `free` to the next order, in ms; `Infinity`: the holder's `ttlMs`, which no key tells. */
+/** How long after a `free` the next order may start, in ms; `Infinity`: an unknown `ttlMs`. */
 export function longestWaitMs(found: Found): number {
   if (found.state === "held" && found.clockSetBack) return Number.POSITIVE_INFINITY;
   const renewals = renewalsOf(found);

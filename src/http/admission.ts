@@ -35,7 +35,7 @@ export type Admission<Args extends unknown[]> =
     }
   /** Run the handler without a lease, for a preflight, `skip` or "proceed" (with a submission). */
   | { readonly kind: "unlocked"; readonly submission?: IdentifiedSubmission | undefined }
-  /** Neither run the handler nor answer: the client has left, or the request was answered. */
+  /** The client has left, or the request was answered: neither run the handler nor answer. */
   | { readonly kind: "gone" }
   /** Call `answer`, and do not run the handler. A refusal has a `code`, whatever its words. */
   | {

@@ -99,7 +99,7 @@ export async function identify<Source>(
   const header = parseIdempotencyKey(lines);
   if (header.kind === "invalid") return { reason: "key-invalid", why: header.why };
   if (header.kind === "missing") {
-    // Without a parser, the id in a body would be missed, and protect nothing, without a word.
+    // If no parser has read the body, an id in it would be missed without a word.
     if (options.submissionId !== undefined) await checkParsed?.(source);
     if (options.key !== "optional") return { reason: "key-missing" };
     if (options.submissionId !== undefined) {

@@ -227,7 +227,7 @@ export async function acquireOrWait(
   if (crowd !== undefined && crowd.waiters.size >= forOne) return crowd.attempt;
   const underWay = attempts.get(identity);
   let waitedMs = 0;
-  // Without an attempt under way, there is no await: the next caller must find this one's.
+  // Await only an attempt that is under way: the next caller must find this caller's own.
   if (underWay !== undefined) {
     const from = performance.now();
     const [shared] = await underWay;

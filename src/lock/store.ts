@@ -56,9 +56,9 @@ export interface LockRequest<Reply> {
 }
 
 export interface AcquireRequest extends LockRequest<AcquireReply> {
-  /** Only looks at the key: a free key is left free, with the answer `outOfWindow`. */
+  /** `true` to look only: a free key is left free, with the answer `outOfWindow`. */
   readonly onlyLooks: boolean;
-  /** For a look: the owner id of the run from which it wants a {@link ToldAnswer}. */
+  /** The owner id of the run from which a look wants a {@link ToldAnswer}. */
   readonly waitsFor?: string | undefined;
 }
 

@@ -17,7 +17,7 @@ export interface SubmissionRow {
   readonly value: string | null;
   /** In milliseconds, by the database's clock. */
   readonly age: string | number | bigint;
-  /** On MySQL: the call that inserted the row. */
+  /** The call that has inserted the row, on MySQL. */
   readonly run?: string;
 }
 
@@ -48,7 +48,7 @@ export function submissionsOf(result: unknown, more: readonly string[] = []): Su
   return rowsOf(result, ["fingerprint", "value", "age", ...more]) as unknown as SubmissionRow[];
 }
 
-/** Sends a statement whose error `code` means something else than the database says. */
+/** Sends a statement; if the database answers with `code`, `meaning` makes the error. */
 export async function send(
   tx: SqlExecutor,
   text: string,
@@ -63,21 +63,21 @@ export async function send(
   }
 }
 
-/** Thrown by rule J2 before `work` runs. */
+/** Rule J2: thrown if no transaction is open before `work`. */
 export function noTransaction(cause: unknown): TransactionRequiredError {
   const why =
     "tx: expected one open transaction, got statements outside of any, and nothing was written. Send BEGIN, and pass the connection that has the transaction and not the pool";
   return new TransactionRequiredError(why, { cause });
 }
 
-/** Thrown by rule J2 after `work` has run. */
+/** Rule J2: thrown if the transaction is not the same after `work`. */
 export function anotherTransaction(cause?: unknown): TransactionRequiredError {
   const why =
     "the transaction has ended within work, or was rolled back there. Let work neither commit nor roll back nor catch an error of the database, and use a connection for one transaction at a time";
   return new TransactionRequiredError(why, { cause });
 }
 
-/** Thrown by rule J3. */
+/** Rule J3: thrown if the database gives up the wait for another transaction. */
 export function waitedTooLong(): LockContendedError {
   const why =
     "another transaction has this submission's row, and the database gave up the wait. Roll back and try again in a moment: it does not run twice";
@@ -101,7 +101,7 @@ export function waitedTooLong(): LockContendedError {
  * ```
  */
 export function isRetryable(error: unknown): boolean {
-  // Prisma makes a text of a number.
+  // Prisma makes the text "1213" of the number.
   return hasCode(error, ["40001", "40P01", 1213, "1213", 1020, "P2034"]);
 }
 

@@ -9,7 +9,7 @@ import {
   waitedTooLong,
 } from "./executor.ts";
 
-/** @param table quoted. */
+/** @param table the quoted name. */
 export function postgresql(table: string): Dialect {
   // PostgreSQL refuses LOCK outside of a transaction. INSERT takes this lock; ONLY spares
   // partitions.

@@ -45,7 +45,7 @@ export class MemoryStore implements LockStore {
   /** Answers that are kept, and those that a run told, by {@link recordKey}. */
   readonly #records = new Map<string, Kept>();
   readonly #told = new Map<string, Kept>();
-  /** By the lock's key, the orders that have outlived their locks. */
+  /** The orders that have outlived their locks, by the lock's key. */
   readonly #outlived = new Map<string, OutliveRequest & { readonly expiresAt: number }>();
   #lastToken = 0;
   #sweepAt = 1_000;

@@ -18,7 +18,7 @@ export type CallResult =
   | { readonly kind: "value"; readonly value: unknown }
   | { readonly kind: "error"; readonly error: unknown }
   | { readonly kind: "closed" }
-  /** Not executed: the server does not have this digest. The next call will have the text. */
+  /** The server has not executed it, and lacks the digest. The next call will have the text. */
   | { readonly kind: "not-loaded" };
 
 interface Call {

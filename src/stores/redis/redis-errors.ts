@@ -15,7 +15,7 @@ export function unexpectedReply(value: unknown): NoAnswer {
  */
 const notExecuted = /^(LOADING|OOM|MISCONF|NOREPLICAS|BUSY|CROSSSLOT)\b/;
 
-/** Not executed either: a slot is moving, or there is no master for now. */
+/** The request was not executed either: a slot is moving, or there is no master for now. */
 const elsewhere = /^(MOVED|ASK|TRYAGAIN|CLUSTERDOWN)\b/;
 
 /** The keys of one call are in more than one slot: it was not executed. */

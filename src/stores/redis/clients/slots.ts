@@ -14,7 +14,7 @@ const crcs: Uint16Array = Uint16Array.from({ length: 256 }, (_, byte) => {
   return crc;
 });
 
-/** By the Redis Cluster specification: CRC-16/XMODEM of the key or its hash tag, modulo 16384. */
+/** CRC-16/XMODEM of the key or its hash tag, modulo 16384 (Redis Cluster specification). */
 export function slotOf(key: string): number {
   let crc = 0;
   for (const byte of Buffer.from(hashTag(key) ?? key)) {

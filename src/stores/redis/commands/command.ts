@@ -12,7 +12,7 @@ type Word = string | number | Uint8Array;
 export interface CallSettings {
   /** The command of the first entry: all entries share its times and holder. */
   readonly command: LockCommand;
-  /** By Redis' clock, in whole milliseconds. */
+  /** The deadline by Redis' clock, in whole milliseconds. */
   readonly deadlineMs: number;
   /** The highest fencing token or clock that was heard from the node, in microseconds. */
   readonly floorUs: number;

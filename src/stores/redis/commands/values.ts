@@ -56,7 +56,7 @@ local function is_record(value)
 end
 `;
 
-/** Rule 19: a key in the slot of the lock, where a scan finds it and no acquire looks. */
+/** Rule 19: the key of an outlived order's trace, in its lock's slot. No acquire reads it. */
 export function outlivedKey(
   command: LockCommand,
   recordKey: (command: LockCommand) => string,
@@ -65,7 +65,7 @@ export function outlivedKey(
   return `${command.key}:${recordKey({ ...command, submission })}`;
 }
 
-/** Rule 25: a key in the slot of the lock and the record, where no acquire looks. */
+/** Rule 25: the key of a told answer, in the slot of lock and record. No acquire reads it. */
 export function toldKey(recordKey: string): string {
   return `${recordKey}:told`;
 }
