@@ -13,7 +13,6 @@ const tooLong = Symbol("longer than the sorted form");
  * One text for all spellings of the same JSON: as `JSON.stringify`, with keys sorted by code unit
  * (RFC 8785). Bytes are `x` and base64, which is not JSON, so they equal no string and no array. In
  * a text of more than 65 536 characters, keys are in the order in which they were sent.
- *
  * @throws NoFingerprintError for a value that JSON cannot show (nothing, a bigint, a `Map`, a
  * promise, a circle), and, with status 422, for one that the client has nested deeper than 64 levels,
  * and for a number that is not finite.
@@ -54,7 +53,7 @@ function write(value: unknown, depth: number, sorted?: { left: number }): string
   if (depth === maxDepth) throw tooDeep(shown);
   let members = "";
   if (Array.isArray(shown)) {
-    // Not `map`, which skips the holes of an array: a hole is `null`, too.
+    // `map` would skip the holes of an array: a hole is `null`, too.
     for (const each of shown) members += `,${write(each, depth + 1, sorted) ?? "null"}`;
     return `[${members.slice(1)}]`;
   }
@@ -75,7 +74,7 @@ function take(sorted: { left: number } | undefined, length: number): void {
   if (sorted.left < 0) throw tooLong;
 }
 
-/** Whether bytes are anywhere in a value; checks it as `write` does, in less time. */
+/** Whether bytes are anywhere in a value, which is checked as `write` does, in less time. */
 function hasBytes(value: unknown, depth: number): boolean {
   if (typeof value === "string" || value === null) return false;
   if (ArrayBuffer.isView(value)) return true;
@@ -89,7 +88,7 @@ function hasBytes(value: unknown, depth: number): boolean {
   return found;
 }
 
-/** The value that JSON shows. Never another one: two contents would be equal. */
+/** The value that JSON shows. Refuses one that it shows as another, which would be equal. */
 function shownOf(value: unknown): unknown {
   const mayShow = typeof value === "bigint" || (typeof value === "object" && value !== null);
   const shower = (mayShow ? value : {}) as { toJSON?: unknown };

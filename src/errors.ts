@@ -44,7 +44,7 @@ export abstract class SubmitLockError extends Error {
     Object.defineProperty(this, brand, { value: true });
   }
 
-  /** `Submit-Lock-Code`, for an error handler to send: those of the frameworks do. */
+  /** The header `Submit-Lock-Code`, which the error handlers of the frameworks send. */
   get headers(): Readonly<Record<string, string>> | undefined {
     const { code, sameSubmission } = this as {
       code: SubmitLockErrorCode;
@@ -55,7 +55,7 @@ export abstract class SubmitLockError extends Error {
   }
 }
 
-/** An option or another argument is not acceptable. The message names it, and what was expected. */
+/** An option or another argument is not acceptable. The message names it and what was expected. */
 export class InvalidOptionError extends SubmitLockError {
   override readonly name = "InvalidOptionError";
   readonly code = "SUBMIT_LOCK_INVALID_OPTION";
@@ -97,13 +97,13 @@ export class LockContendedError extends SubmitLockError {
    * from `SubmissionTable`, whose database does not tell.
    */
   readonly expiresInMs: number;
-  /** As in {@link ContentionDetails}; `false` unless `once` says otherwise. */
+  /** The flag of {@link ContentionDetails}; `false` unless `once` says otherwise. */
   readonly sameSubmission: boolean;
-  /** As in {@link ContentionDetails}. */
+  /** The flag of {@link ContentionDetails}. */
   readonly isCooldown: boolean;
-  /** As in {@link ContentionDetails}; `false` unless `once` says otherwise. */
+  /** The flag of {@link ContentionDetails}; `false` unless `once` says otherwise. */
   readonly hasEnded: boolean;
-  /** The key of the lock, from `withLock`: no message has it. */
+  /** The key of the lock, from `withLock`. The message leaves it out. */
   readonly key: string | undefined;
 
   constructor(message: string, expiresInMs: number, details: ContentionDetails = {}) {
@@ -117,7 +117,7 @@ export class LockContendedError extends SubmitLockError {
   }
 }
 
-/** `once`: this submission was made before, with another fingerprint. `work` did not run. */
+/** From `once`: the submission was made before, with another fingerprint. `work` did not run. */
 export class SubmissionMismatchError extends SubmitLockError {
   override readonly name = "SubmissionMismatchError";
   readonly code = "SUBMIT_LOCK_MISMATCHED";
@@ -134,9 +134,9 @@ export class SubmissionMismatchError extends SubmitLockError {
 }
 
 /**
- * `once`: the submission was completed before, and no value of it is kept. The value was larger
- * than 1 MiB or not JSON, a guard has kept an HTTP answer, or the value was left out in an outage.
- * From `SubmissionTable`: a row was committed without a value.
+ * From `once`: the submission was completed before, and no value of it is kept. The value was above
+ * 1 MiB or not JSON, a guard has kept an HTTP answer, or the value was left out in an outage. From
+ * `SubmissionTable`: a row was committed without a value.
  */
 export class AnswerUnavailableError extends SubmitLockError {
   override readonly name = "AnswerUnavailableError";
@@ -147,7 +147,7 @@ export class AnswerUnavailableError extends SubmitLockError {
 }
 
 /**
- * `once`: `work` has run and returned a value that JSON cannot say, such as a BigInt, a circle or a
+ * From `once`: `work` returned a value that JSON cannot say, such as a BigInt, a circle or a
  * function. The submission is recorded as done, without a value, so it does not run again. From
  * `SubmissionTable`: leave the transaction, and nothing has happened.
  */
@@ -214,7 +214,7 @@ export class LockLostError extends SubmitLockError {
   }
 }
 
-/** Express: an answer function of a guard (`onContended`, …) called `next` without an error. */
+/** On Express: an answer function of a guard (`onContended`, …) called `next` without an error. */
 export class AnsweredTwiceError extends SubmitLockError {
   override readonly name = "AnsweredTwiceError";
   readonly code = "SUBMIT_LOCK_ANSWERED_TWICE";
@@ -277,7 +277,7 @@ export type AnySubmitLockError =
   | NoFingerprintError
   | TransactionRequiredError;
 
-/** Gives an error that a timer has made the stack of the caller, who reads it. */
+/** Sets the stack of an error that a timer made to that of the caller, who reads it. */
 export function atCaller(error: SubmitLockError): SubmitLockError {
   Error.captureStackTrace?.(error, atCaller);
   return error;

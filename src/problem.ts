@@ -51,16 +51,13 @@ export interface Contended extends Refused {
   readonly sameSubmission: boolean;
   /** This submission was completed, but its answer was not kept, or this client cannot read it. */
   readonly answerUnavailable: boolean;
-  /**
-   * The guard waited (`waitMs`), and the submission ended with an answer that was neither kept nor told:
-   * a retry may run.
-   */
+  /** The guard waited, and the submission ended without an answer for it: a retry may run. */
   readonly hasEnded?: boolean | undefined;
   /** `cooldownMs` is not over, or, on Koa, the second after an order whose client has left. */
   readonly isCooldown: boolean;
 }
 
-/** No id although one is required, a key that cannot be read, or an unfit id of `submissionId`. */
+/** No id was sent where one is required, or a key or an id is unfit. */
 export interface KeyMissing extends Refused {
   readonly reason: "key-missing" | "key-invalid" | "id-invalid";
   /** A sentence about the form of a key or an id, never with the value that was sent. */
@@ -74,7 +71,7 @@ export interface Mismatch extends Refused {
   readonly inFlight: boolean;
 }
 
-/** The lock was not tried or has no result: Redis did not answer or refused, or it was closed. */
+/** The lock was not tried or has no result: Redis did not answer or refused, or it is closed. */
 export interface Unavailable extends Refused {
   readonly reason: "unavailable";
   readonly cause: Error;
@@ -88,8 +85,7 @@ export type RefusalReason<Each extends Refusal = Refusal> = Each extends Refusal
 
 /**
  * Whether a client that sends this `Accept` prefers a page to a problem document (RFC 9110, section
- * 12.5.1). Not by the framework: `accepts` of Express 4 and Koa takes time that grows with the square
- * of the header's length.
+ * 12.5.1). The `accepts` of Express 4 and Koa takes the square of the header's length.
  */
 export function prefersHtml(accept = "*/*"): boolean {
   const ranges = accept.split(",").map((range, order) => {
@@ -111,7 +107,7 @@ export function prefersHtml(accept = "*/*"): boolean {
   return ranked[0]?.type === "text/html";
 }
 
-/** An error that a guard meets as such, and refuses no request for. */
+/** The reasons of errors for which a guard itself refuses no request. */
 type ErrorReason =
   | { readonly reason: "lost" }
   | { readonly reason: "incomparable"; readonly status: 413 | 415 | 422 };

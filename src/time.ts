@@ -19,7 +19,6 @@ export let sleep: typeof nodeSleep = nodeSleep;
 export const nextTick: typeof nodeNextTick = nodeNextTick;
 export const nextTurn: typeof nodeNextTurn = nodeNextTurn;
 export const wallClock: { now: () => number } = { now: Date.now };
-/** The monotonic clock. */
 export const performance: { now: () => number; readonly timeOrigin: number } = {
   now: nodePerformance.now.bind(nodePerformance),
   timeOrigin: nodePerformance.timeOrigin,

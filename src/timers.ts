@@ -16,7 +16,7 @@ export function inNeutralContext<Args extends unknown[], Result>(
 
 /** An attempt, a lease, a release, a complete or a response's end: due at a monotonic time. */
 export abstract class Timer {
-  // Neighbours in the ring of a slot. Private, so that printing one does not print all the others.
+  // The neighbours in a slot's ring. Private, so that a printed timer does not show all others.
   #before: Timer | undefined;
   #after: Timer | undefined;
 
@@ -135,8 +135,8 @@ export class TimerWheel<Kind extends Timer = Timer> {
         }
       }
     } finally {
-      // Also when an `onDue` has thrown: the rest of its slot fires at the next timeout. No timeout
-      // waits for an empty slot, and most slots are empty long before their time.
+      // Runs also if an `onDue` has thrown: the rest of its slot fires at the next timeout. No
+      // timeout waits for an empty slot, and most slots are empty long before their time.
       let next = Number.POSITIVE_INFINITY;
       for (const [number, slot] of this.#slots) {
         if (Timer.next(slot) === slot) this.#slots.delete(number);

@@ -5,7 +5,7 @@ export const longestTtlMs = 300_000;
 
 export const longestCooldownMs = 60_000;
 
-/** Why a submission cannot be looked up or recorded where something else is in its record's place. */
+/** The reason why the record of a submission can neither be read nor written. */
 export const notARecord =
   "the record's key has a value that submit-lock did not write. Delete it, or set another keyPrefix";
 
@@ -71,7 +71,7 @@ export function warnOnce(code: string, message: string): void {
   try {
     process.emitWarning(message, { type: "SubmitLockWarning", code });
   } catch {
-    // A logger that replaces it may fail: a lock is released all the same.
+    // A logger that replaces `emitWarning` may fail: a lock must be released all the same.
   }
 }
 

@@ -1,11 +1,11 @@
 type Storage = Record<"getItem" | "setItem" | "removeItem", (...words: string[]) => string | null>;
-/** Where storage takes nothing. */
+/** Used where the storage of the page takes nothing. */
 const memory = new Map<string, string>();
-/** Ids that were made here, and under which no order can be placed. One of an earlier page is not. */
+/** Ids that were made by this page, and under which no order can be placed yet. */
 export const unused: Set<string> = new Set();
 /** The form that has each id. Weak, because pages that stay throw forms away. */
 export const owners: Map<string, WeakRef<object>> = new Map();
-/** What `protectForm` has returned, by form. */
+/** The protection of each form. */
 export const protections: WeakMap<object, { (): unknown; renew(): void }> = new WeakMap();
 
 function stored(method: keyof Storage, name: string, ...words: string[]) {

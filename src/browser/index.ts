@@ -28,19 +28,19 @@ export interface SubmitOnceOptions {
   readonly id?: string | undefined;
   /** How long an answer is awaited, over all tries. @defaultValue 30 000 */
   readonly timeoutMs?: number | undefined;
-  /** Called before each wait, for the page to show. */
+  /** Called before each wait, so that the page can show it. */
   readonly onWaiting?: ((waiting: Waiting) => void) | undefined;
 }
 
-/** Why it is sent again, and when. */
+/** Why and when a request is sent again. */
 export interface Waiting {
   /** No answer; this order, or another one of this user, is being placed; a refusal that passes. */
   readonly reason: "network" | "in_flight" | "unavailable";
-  /** How often it was sent. */
+  /** How often the request was sent. */
   readonly tries: number;
-  /** Until the next try. */
+  /** The time until the next try, in milliseconds. */
   readonly delayMs: number;
-  /** The id that it is sent with. */
+  /** The id with which the request is sent. */
   readonly id: string;
 }
 
@@ -62,18 +62,18 @@ type Join = (
   timeoutMs: number,
 ) => Promise<Response>;
 
-/** By id and content. */
+/** The requests under way, by id and content. */
 const flights = new Map<string, Join>();
 
 /**
- * `fetch` for one order: its id is sent as `Idempotency-Key`, and again, with the same body, after a
- * lost connection, 408, 425, 429, 502, 503, 504, 520 to 524, 409 `idempotency_in_flight` and
- * `submit_contended`, and a 409 with `Retry-After` and no code. Not after 503 `submit_lock_lost`.
- * Behind a guard with `idempotency` that is one order; without one, each try is. Calls share a request
- * under way if method, URL, content headers and body are the same; other content has an id of its own,
- * unless the page gives a name or an id. The id is kept over reloads, until 2xx, 3xx, or a 4xx before
- * which no try is in doubt, other than 401 and the guard's refusals of an order that may exist. The
- * body has arrived when it resolves.
+ * `fetch` for one order: its id is sent as `Idempotency-Key`, and again, with the same body, after
+ * a lost connection, 408, 425, 429, 502, 503, 504, 520 to 524, 409 `idempotency_in_flight` and
+ * `submit_contended`, and a 409 with `Retry-After` and no code, but not after 503
+ * `submit_lock_lost`. Behind a guard with `idempotency`, all tries are one order; without one, each
+ * try is an order. Calls share a request under way if method, URL, content headers and body are the
+ * same; other content has another id, unless the page gives a name or an id. The id is kept over
+ * reloads, until 2xx, 3xx, or a 4xx before which no try is in doubt, other than 401 and the guard's
+ * refusals of an order that may exist. The body has arrived when the promise resolves.
  * @example
  * ```ts
  * const body = JSON.stringify({ cart: 7 });
@@ -92,10 +92,10 @@ export async function submitOnce(
   const body = init.body as any;
   if (input instanceof Request) {
     input = input.clone();
-    // It may be of a stream, which can be read once, and which some browsers do not send.
+    // The body may be a stream, which can be read once, and which some browsers do not send.
     if (input.body) input = new Request(input, { body: await input.blob() });
   }
-  // Throws where `fetch` would: its refusal looks like a lost connection.
+  // This throws where `fetch` would, whose refusal looks like a lost connection.
   const request = new Request(input, init);
   const { headers, method, mode, url } = request;
   if (!(timeoutMs >= 0) || mode === "no-cors" || body?.getReader || body?.next) {
@@ -113,7 +113,6 @@ export async function submitOnce(
   return (flights.get(key) ?? flightOf(request, key, id, name))(once.onWaiting, request, timeoutMs);
 }
 
-/** Sends a request. */
 function flightOf(request: Request, key: string, id: string, name: string): Join {
   const callers = new Map<unknown, SubmitOnceOptions["onWaiting"]>();
   const stop = new AbortController();
@@ -158,7 +157,7 @@ function flightOf(request: Request, key: string, id: string, name: string): Join
           headers.get("Submit-Lock-Code") ?? (body.match(/"code": ?"(\w+)/)?.[1] as string);
         if (/_flight|_cont/.test(code)) reason = "in_flight";
         // Behind a lease that was lost, an order may be placed: only a person sends it again.
-        // From 520 on they are Cloudflare's.
+        // Cloudflare has the codes from 520 on.
         else if (
           !/lost/.test(code) &&
           (/408|42[59]|50[234]|52/.test(status as unknown as string) ||
@@ -166,13 +165,13 @@ function flightOf(request: Request, key: string, id: string, name: string): Join
         ) {
           reason = "unavailable";
         } else {
-          // Others refuse before the guard, and behind a redirect a 4xx is about an order's page. What is
-          // repeated is what an earlier try was answered.
+          // A 4xx of others may come before the guard, and behind a redirect it is about an order's
+          // page. A repeated answer is that of an earlier try.
           const isSure = unused.has(id) || headers.get("Idempotent-Replayed");
           const isRefused = isSure && !redirected && status < SERVER_ERROR;
           if (status !== UNAUTHORIZED) {
             unused.delete(id);
-            // The guard's own say that there is an order.
+            // The guard's own refusals say that there is an order.
             if ((status < 400 || isRefused) && !/^idem/.test(code)) {
               if (kept(name) === id) forget(name);
               for (const [issued, owner] of owners) {
@@ -184,7 +183,7 @@ function flightOf(request: Request, key: string, id: string, name: string): Join
           return response;
         }
         cause = response;
-        // A date is by the server's clock: the customer's may be wrong.
+        // A date is by the server's clock: the customer's clock may be wrong.
         const givenMs =
           Math.ceil(given as never) * 1_000 ||
           Date.parse(given) - Date.parse(headers.get("Date") as string) ||

@@ -1,7 +1,7 @@
 import { FORM_BUSY_MS } from "./bounds.ts";
 import { digestOf, forget, idOf, kept, owners, protections } from "./ids.ts";
 
-/** Fields that each load of a page fills anew: they do not say what is ordered. */
+/** Fields that each load of a page fills anew: what is ordered does not depend on them. */
 const TOKENS = /csrf|token|captch|turns|nonce/i;
 
 /** The options of {@link protectForm}. */
@@ -12,7 +12,7 @@ export interface ProtectFormOptions {
   readonly field?: string | undefined;
 }
 
-/** Takes the protection off when it is called. */
+/** Call it to take the protection off. */
 export interface FormProtection {
   (): void;
   /** Puts another id into the form: the next submit is another order. */
@@ -37,15 +37,15 @@ const bare = (url: string) => url.split("#")[0];
  * `aria-busy` and its button disabled until the page is shown again or 30 s have passed. The id belongs
  * to this element and to what it sends: reload and back keep it; a new visit, another form, other
  * content, and a form that is protected again after it was sent have another one.
- * @returns a function that takes it off, and has `renew()`.
+ * @returns a function that takes the protection off, and has `renew()`.
  */
 export function protectForm(
   form: ProtectableForm,
   { field = "submissionId", name: given }: ProtectFormOptions = {},
 ): FormProtection {
-  // Whether it was sent since the page was shown: then it is rendered for another order.
+  // Whether the form was sent since the page was shown: then it is rendered for another order.
   let isSpent = protections.get(form)?.();
-  // A field hides the member of its form that is named like it. None hides those of this one.
+  // A field hides the form's own member of that name, so methods are those of this input.
   const made = document.createElement("input");
   made.type = "hidden";
   made.name = field;
@@ -54,10 +54,10 @@ export function protectForm(
   const name = given ?? `${url} ${attribute("action")} ${[...document.forms].indexOf(form)}`;
   // biome-ignore lint/suspicious/noExplicitAny: servers have no types of the DOM.
   const [visit]: any[] = performance.getEntriesByType("navigation" as never);
-  // A form's answer is another page: only the customer's return says that it is the same order. And a
-  // router shows other pages in a document that was reloaded once.
+  // A form's answer is another page: only the customer's return says that it is the same order. And
+  // a router shows other pages in a document that was reloaded once.
   const isReturn = /load|back/.test(visit?.type) && bare(visit.name) === url;
-  /** The field with the id. A page may have rendered its fields anew. */
+  /** Returns the field with the id. The page may have rendered its fields anew. */
   const filled = () => {
     let input = made.querySelector.call(form, `[name="${field}"]`);
     if (!input) {
@@ -74,7 +74,7 @@ export function protectForm(
     }
     return input;
   };
-  // Also of `form.submit()` and `new FormData(form)` in a script.
+  // `form.submit()` and `new FormData(form)` in a script have this event, too.
   // biome-ignore lint/suspicious/noExplicitAny: servers have no types of the DOM.
   const onFormData = ({ formData }: any) => {
     let id = filled().value;
@@ -101,18 +101,18 @@ export function protectForm(
   const onSubmit = (next: Submit) => {
     const submitter = next.submitter;
     if ((submitter?.formMethod || attribute("method")) === "dialog") return;
-    // A validator prevents one, and asks for the next one in the same task.
+    // A validator prevents a submit, and asks for the next one in the same task.
     if (event && !event.defaultPrevented) {
       next.preventDefault();
       return next.stopImmediatePropagation();
     }
     event = next;
-    // Also for scripts that read the fields one by one.
+    // Later submit listeners may read the field itself.
     filled();
     isSpent = true;
-    // Now: a page that is kept before its timers have run would hold back the click after Back.
+    // Listen now: a page that is kept before its timers ran would hold back a click after Back.
     addEventListener("pageshow", giveBack, { once: true });
-    // Later: other listeners may prevent it, and a disabled button is not sent.
+    // Disable later: other listeners may prevent it, and a disabled button is not sent.
     timer = setTimeout(() => {
       if (next.defaultPrevented) return removeEventListener("pageshow", giveBack);
       const focused = document.activeElement;

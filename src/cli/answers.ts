@@ -27,7 +27,6 @@ import {
 type Completed = Extract<LookUp, { outcome: "completed" }>;
 
 interface Kept extends Completed {
-  /** How long the answer is kept, in ms. */
   readonly expiresInMs: number;
 }
 
@@ -99,7 +98,7 @@ export async function answers({ args, terminal, open }: Context): Promise<undefi
   terminal.print(end === "" ? lines : [...lines, end]);
 }
 
-/** More than a person reads. */
+/** More answers than a person reads. */
 const mostAnswers = 10_000;
 
 const meaning = [
@@ -139,8 +138,7 @@ export async function forget({ args, terminal, open }: Context): Promise<number>
   if (terminal.canAsk) terminal.warn([...table([seen], false, terminal.paint), risk]);
   const reason = await reasonOf({ args, terminal });
   const by = args.text("by") ?? personOf(terminal.env).slice(0, 64);
-  const asked = lock.forget(args.user, { id: args.id, by, reason });
-  const { outcome } = await answerOf(address, asked);
+  const { outcome } = await answerOf(address, lock.forget(args.user, { id: args.id, by, reason }));
   if (outcome === "in-flight") return end(outcome, inFlight);
   if (outcome === "none") return end(outcome, none);
   if (outcome === "changed") {
@@ -202,7 +200,7 @@ function recordsOf(connection: CliTarget, lock: CliLock, user: string): Records 
   const ofSlot = masters.filter((master) => master.address === name);
   const start = recordKeyOf(client, lockKey, "");
   const look = async (id: string): Promise<Looked> => {
-    // The first answer of a connection may come late: its database is asked for.
+    // The first answer of a connection may be late: Redis is asked for its database first.
     const patience = performance.now() + answerWithinMs;
     let seen = await lock.lookUp(user, { id });
     while (seen.outcome === "unknown" && performance.now() < patience) {
@@ -263,7 +261,6 @@ function textOf(bytes: Uint8Array): string {
   return isUtf8(buffer) ? buffer.toString() : `base64:${buffer.toString("base64")}`;
 }
 
-/** For `--json`. */
 function shown({ ageMs, answer, expiresInMs, id }: Kept, withBody: boolean): object {
   const bytes = bytesOf(answer);
   return {

@@ -14,7 +14,7 @@ import { hasMembers } from "../validation.ts";
 import { type Arguments, type CliLock, type CliTarget, lockMembers } from "./context.ts";
 import { CliError, exitCode, toCliError } from "./failure.ts";
 
-/** For one answer, and for connecting. */
+/** The most time for one answer, and for connecting. */
 export const answerWithinMs = 2_000;
 
 export async function connect(args: Arguments, env: NodeJS.ProcessEnv): Promise<CliTarget> {
@@ -87,7 +87,7 @@ function installed<Client>(opening: Promise<Client>): Promise<Client | undefined
 
 function fromUrl(text: string) {
   try {
-    // As ioredis takes it: the path, and the database behind it.
+    // A Unix socket, as ioredis writes it: the path, and the database behind it.
     const [, path, pathDb] = /^(\/[^/?#][^?#]*)(?:\?db=(\d{1,9}))?$/.exec(text) ?? [];
     const [, plain = "", family] = /^(.*?)(?:\?family=([046]))?$/.exec(text) ?? [];
     const url = new URL(path === undefined ? plain : "redis://127.0.0.1");
@@ -182,8 +182,10 @@ async function fromConfig(file: string, args: Arguments): Promise<CliTarget> {
 
 /** Waits for an answer of Redis, at most 2 s: then it rejects with a `CliError`. */
 export async function answerOf<Value>(address: string, asked: Promise<Value>): Promise<Value> {
-  const answered = asked.then((value) => ({ value }));
-  const answer = await within(answerWithinMs, answered);
+  const answer = await within(
+    answerWithinMs,
+    asked.then((value) => ({ value })),
+  );
   if (answer !== undefined) return answer.value;
   const text = `no answer from ${address} within 2 s. Can this host reach it?`;
   throw new CliError(text, exitCode.noRedis);

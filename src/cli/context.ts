@@ -27,7 +27,6 @@ export interface CliTarget {
   readonly user?: string | undefined;
 }
 
-/** The members of a lock that the commands use. */
 export const lockMembers = [
   "check",
   "forget",
@@ -203,10 +202,7 @@ export class Arguments {
     );
   }
 
-  /**
-   * Returns another command for the same Redis and the same locks, as a person types it. The password
-   * of a `--url` is left out: what a command prints is kept in tickets.
-   */
+  /** A command for the same Redis and locks, without the password, which a ticket would keep. */
   suggest(command: string, user: string = this.user, prefix?: string, id?: string): string {
     const options = whereOptions.flatMap((option) => {
       const given = this.#values[option] ?? [];

@@ -18,7 +18,7 @@ export interface Report {
   readonly warnings: number;
 }
 
-/** All but `address` and `findings` is `undefined` where INFO is not permitted or not answered. */
+/** Without INFO (not permitted, not answered) all but `address` and `findings` is `undefined`. */
 interface ServerReport {
   readonly address: string;
   readonly version?: string | undefined;
@@ -29,7 +29,7 @@ interface ServerReport {
 }
 
 interface Finding {
-  /** `fail`: locks are lost or refused as it is. `warn`: if more fails. `unknown`: not checked. */
+  /** `fail`: locks are lost or refused now; `warn`: if more fails. `unknown`: not checked. */
   readonly level: "ok" | "warn" | "fail" | "unknown";
   readonly check: string;
   readonly text: string;
@@ -46,7 +46,7 @@ export async function doctor({ args, terminal, open }: Context): Promise<number>
   const budgetMs = args.duration("budget", 2_000);
   const ttlMs = args.duration("ttl", 10_000);
   const connection = await open();
-  // Before anything is asked: the client drops a master that does not answer.
+  // List the masters before a question: the client drops one that does not answer.
   const masters = clientOf(connection).servers();
   const hasRecords = await holdsRecords(connection, budgetMs);
   const looks = masters.map((node) => examine(connection, node, ttlMs, hasRecords));
@@ -140,7 +140,7 @@ function lookAtInfo(info: Info, isClusterNode: boolean, add: Add): void {
     const remedy = `use the master's address, ${info["master_host"]}:${info["master_port"]}, or Sentinels that know it`;
     add("fail", "role", "this is a replica: it refuses every lock", remedy);
   }
-  // Not on a Cluster: a master that is cut off from the majority refuses writes by itself.
+  // A Cluster is safe: its master that is cut off from the majority refuses writes by itself.
   if (role === "master" && replicas !== "0" && !isClusterNode) {
     const text = "min-replicas-to-write 0: a master that is cut off continues to grant locks";
     const remedy = "CONFIG SET min-replicas-to-write 1, which refuses all writes without replicas";
@@ -280,7 +280,7 @@ function doctorText(report: Report, paint: Paint): string[] {
   const print = (all: readonly Finding[]) =>
     all.flatMap(({ level, text, remedy }) => [
       `  ${paint(tones[level], labels[level].padEnd(6))}${visible(text)}`,
-      // On a line of its own, so that it can be copied.
+      // The remedy has a line of its own, so that it can be copied.
       ...(remedy === undefined ? [] : [`        → ${visible(remedy)}`]),
     ]);
   const lines = servers.flatMap(({ address, version, mode, role, replicas = 0, findings }) => {

@@ -58,7 +58,7 @@ export async function free(context: Context): Promise<number> {
   const asked = lock.free(args.user, { id, by, reason, now });
   const result = await answerOf(address, asked).catch((error: unknown) => {
     const failure = toCliError(error, address);
-    // Where a request may have been executed, the cause is an error of the lock, too.
+    // If a request may have been executed, the cause is an error of the lock, too.
     const isKnown = isSubmitLockError(error) && !isSubmitLockError(error.cause);
     const look = `Whether the user was freed is not known. Look again: ${args.suggest("show")}`;
     const outcome = isKnown ? "Nothing was changed." : look;
@@ -93,8 +93,7 @@ async function answers({ args, terminal }: Context, found: Found) {
   if (asksId || now || found.state === "foreign") {
     const risk = `--now lets the next order start at once, although the holder may still be at work: two orders and two charges are possible. Do this only with a developer who has stopped that process. Without --now the next order can start in ${longestWait(found)} at most.`;
     const hasHolder = found.state === "held" || found.state === "freed";
-    const effect = now && hasHolder ? risk : effectOfFree(found);
-    terminal.warn([...describeLock(user, found), effect]);
+    terminal.warn([...describeLock(user, found), now && hasHolder ? risk : effectOfFree(found)]);
   }
   const reason = await reasonOf({ args, terminal });
   const id = given ?? found.id;
@@ -104,7 +103,6 @@ async function answers({ args, terminal }: Context, found: Found) {
   throw new CliError("that is not the id. Nothing was changed");
 }
 
-/** The reason for the audit line: typed, or asked for. */
 export async function reasonOf({
   args,
   terminal,

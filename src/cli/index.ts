@@ -34,6 +34,6 @@ const terminal: Terminal = {
 stdout.on("error", () => process.exit());
 
 void main(process.argv.slice(2), terminal).then((code) => {
-  // Calls back when all output is written. The open connection would keep the process alive.
+  // This calls back when all output is written. The open connection would keep the process alive.
   stdout.write("", () => process.exit(code));
 });

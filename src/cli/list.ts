@@ -70,13 +70,11 @@ function ageOf(found: Found): number {
 export interface Listed extends Scan {
   readonly keyPrefix: string;
   readonly locks: readonly { readonly user: string; readonly found: Found }[];
-  /** The orders that have outlived their locks. */
   readonly outlived: readonly ({ readonly user: string } & OutlivedOrder)[];
-  /** The keys under the prefix that are of no user id. */
   readonly strange: readonly string[];
 }
 
-/** More than a person can use, and few enough for the memory. */
+/** More locks than a person can use, and few enough for the memory. */
 const mostLocks = 100_000;
 /** The inspections that are sent at a time: one script call has up to 100. */
 const asked = 100;
@@ -93,7 +91,7 @@ export async function findLocks(
   const strange = new Set<string>();
   const locks: { user: string; found: Found }[] = [];
   const outlived: Listed["outlived"][number][] = [];
-  // Between two SCANs, so that the budget bounds both, and what it allows is shown.
+  // Inspects between two SCANs, so that the budget bounds both, and part of a list is shown.
   const inspect = async (keys: readonly string[]) => {
     const fresh = new Set<string>();
     for (const key of keys) {
@@ -118,16 +116,13 @@ export async function findLocks(
   return { ...scan, keyPrefix, locks, outlived, strange: [...strange] };
 }
 
-/**
- * The locks whose orders may hang: at work for half of `maxHoldMs`, or for 10 times as long as the
- * median of the others and 5 s.
- */
+/** Locks that may hang: held for half of `maxHoldMs`, or 5 s and 10 times the others' median. */
 export function longHeld(locks: Listed["locks"]): ReadonlySet<Found> {
   const working = locks.map(({ found }) => found).filter((found) => stateOf(found) === "working");
   const ages = working.map(ageOf).sort((one, other) => one - other);
   const isLong = (found: Found) => {
     const age = ageOf(found);
-    // Without this one itself, which is at or behind the middle if it is long.
+    // The median of the others: a long one is at or behind the middle itself.
     const median = ages[Math.floor((ages.length - 2) / 2)];
     const isFarBeyond = median !== undefined && age >= Math.max(10 * median, 5_000);
     return isFarBeyond || (found.state === "held" && age >= (found.endsInMs ?? 0));

@@ -33,7 +33,7 @@ export async function main(argv: readonly string[], terminal: Terminal): Promise
       return exitCode.done;
     }
     const { name, user } = args;
-    // Checked before there is a connection: an invalid user id does not concern Redis.
+    // Check this before connecting: an invalid user id does not concern Redis.
     if (args.takesUser) submitKey("", user);
     if (user !== user.trim()) {
       terminal.warn([`The user id "${visible(user)}" has blanks at its ends. Were they pasted?`]);

@@ -15,7 +15,7 @@ export interface Scan {
 
 /** The COUNT of a SCAN, during which Redis serves no other client: 1 000 took 0.8 ms of 812 000. */
 const batch = 500;
-/** The pause between two SCANs, in ms: Redis serves other clients. */
+/** The pause between two SCANs, in ms, in which Redis serves other clients. */
 const pauseMs = 5;
 
 export function clientOf({ client }: CliTarget): ClientPort {
@@ -25,9 +25,8 @@ export function clientOf({ client }: CliTarget): ClientPort {
 
 /**
  * Looks at every key that begins with `start`, node by node.
- *
- * @param found Called between two SCANs with the keys, without the client's prefix. A key may come
- *   twice. A sentence that it returns ends the scan.
+ * @param found called between two SCANs with keys, without the client's prefix and perhaps twice. A
+ * sentence that it returns ends the scan.
  */
 export async function scanKeys(
   connection: CliTarget,
@@ -39,7 +38,6 @@ export async function scanKeys(
 ): Promise<Scan> {
   const startedAt = performance.now();
   const { clientPrefix, user: login = "default" } = connection;
-  // Characters of a pattern are escaped in the prefix.
   const pattern = `${(clientPrefix + start).replace(/[*?[\]\\^]/g, "\\$&")}*`;
   const sizes = masters.map((node) => answerOf(connection.address, node.ask(["dbsize"])));
   const counted = await Promise.all(sizes).catch(() => undefined);
@@ -67,7 +65,7 @@ export async function scanKeys(
     } while (cursor !== "0");
   }
   const tookMs = performance.now() - startedAt;
-  // `looked` is a sum of COUNTs, and a SCAN looks at only about so many keys.
+  // `looked` is a sum of COUNTs: a SCAN looks at about so many keys.
   if (partial === undefined && total !== undefined) looked = total;
   return { looked, total, partial, tookMs };
 }
@@ -87,7 +85,6 @@ export function isRecord(lock: CliLock, key: string): boolean {
   return own !== undefined && userOf(lock, own) !== undefined;
 }
 
-/** The user of the trace of an order that has outlived its lock. */
 export function outlivedUserOf(lock: CliLock, key: string): string | undefined {
   const [, own] = /^(.*):(?:\{.*\1\}|\1):outlived$/s.exec(key) ?? [];
   return own === undefined ? undefined : userOf(lock, own);

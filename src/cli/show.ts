@@ -36,7 +36,7 @@ export async function show({ args, terminal, open }: Context): Promise<undefined
   }
 }
 
-/** The command with its condition, and last of all what is safe whatever the holder does. */
+/** The command with its condition, and last what is safe whatever the holder does. */
 function adviceOn(found: Found, args: Arguments): string[] {
   const left = duration(found.expiresInMs);
   const free = (why: string, now = "") =>
@@ -68,7 +68,7 @@ function adviceOn(found: Found, args: Arguments): string[] {
   }
 }
 
-/** No all-clear: whatever is at work there may still charge. */
+/** This is no all-clear: an order that is at work there may still charge. */
 function outlivedText({ endedMs, holder, reason }: OutlivedOrder): string {
   const whose = processOf(visible(holder));
   return `Its last order outlived its lock, which ended ${duration(endedMs)} ago (${reason}), and may still be at work in ${whose}: the next order runs beside it. Look for the order and the payment. Safe: end that process, with all other orders in it (kill -9, and see that it is gone). The line is of the last such order alone, and stays for up to an hour behind a process that has died.`;
@@ -172,7 +172,7 @@ function factsOf(held: HeldInspection): string[] {
   return [...facts, `  renewed  ${renewed}`, ends];
 }
 
-/** From a `free` to the next order, in ms; `Infinity`: the holder's `ttlMs`, which no key tells. */
+/** How long after a `free` the next order may start, in ms; `Infinity`: an unknown `ttlMs`. */
 export function longestWaitMs(found: Found): number {
   if (found.state === "held" && found.clockSetBack) return Number.POSITIVE_INFINITY;
   const renewals = renewalsOf(found);

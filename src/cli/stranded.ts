@@ -54,7 +54,7 @@ export async function freeStranded(context: Context): Promise<number> {
       const audit = { ...common, time: new Date().toISOString(), key, userId: userOf(lock, key) };
       const call = { keys: [key], args: [value, lifeMs, lifeMs - olderMs, isDry ? 0 : 1] };
       const asked = Promise.resolve(connection.client?.eval(strandedScript, call));
-      // The request may have been executed.
+      // The lock may be gone: the audit line must say that this is unknown.
       const failed = (error: unknown) => {
         if (!isDry) terminal.warn([json({ ...audit, outcome: "unknown" })]);
         throw toCliError(error, connection.address);
@@ -94,7 +94,6 @@ export async function freeStranded(context: Context): Promise<number> {
     prefixes.push({ keyPrefix, freed, ...counts, ...whole });
   }
   terminal.progress("");
-  const result = { prefixes, ...(isDry && { dryRun: true }) };
-  terminal.print(args.has("json") ? [json(result)] : lines);
+  terminal.print(args.has("json") ? [json({ prefixes, ...(isDry && { dryRun: true }) })] : lines);
   return exitCode.done;
 }

@@ -47,10 +47,7 @@ export function json(value: unknown): string {
   return JSON.stringify(value).replace(invisible, (found) => found.split("").map(escaped).join(""));
 }
 
-/**
- * Quotes a word, if it must be, so that a shell reads it as one argument. Invisible characters are
- * written as bytes, which bash, zsh and ksh understand.
- */
+/** Quotes a word for a shell; invisible characters become bytes, as bash, zsh and ksh read them. */
 export function quoted(word: string): string {
   if (/^[\w@%+=:,./-]+$/.test(word) && !word.startsWith("-")) return word;
   if (visible(word) === word) return `'${word.replaceAll("'", "'\\''")}'`;
@@ -59,7 +56,6 @@ export function quoted(word: string): string {
   return `$'${word.replace(/[\\']/g, "\\$&").replace(invisible, bytes)}'`;
 }
 
-/** Pads the cells of each row but the last to the width of their column. */
 export function columns(rows: readonly (readonly string[])[]): string[] {
   const widths = (rows[0] ?? []).map((_, at) =>
     Math.max(...rows.map((row) => row[at]?.length ?? 0)),
@@ -71,7 +67,7 @@ export function columns(rows: readonly (readonly string[])[]): string[] {
 /** A time for a person: `0.9 s`, `25.1 s`, `3 min 20 s`, `1 h 52 min`, `3 d 4 h`, `forever`. */
 export function duration(ms: number): string {
   if (ms === Number.POSITIVE_INFINITY) return "forever";
-  // Rounded before it is split, so that no part is 60.
+  // Round before splitting, so that no part is 60.
   const tenths = Math.round(ms / 100);
   if (tenths < 600) return `${(tenths / 10).toFixed(1)} s`;
   const seconds = Math.round(ms / 1_000);
@@ -94,12 +90,10 @@ export function count(value: number): string {
   return String(value).replace(/\B(?=(\d{3})+$)/g, " ");
 }
 
-/** `1 key`, `2 keys`. */
 export function plural(value: number, noun: string): string {
   return `${count(value)} ${noun}${value === 1 ? "" : "s"}`;
 }
 
-/** The person at the shell, for an audit line. */
 export function personOf({ SUDO_USER, USER, LOGNAME, USERNAME }: NodeJS.ProcessEnv): string {
   let name = SUDO_USER || USER || LOGNAME || USERNAME;
   try {

@@ -33,7 +33,6 @@ declare global {
 export interface SubmitGuardOptions<Req extends IncomingMessage = Request>
   extends GuardOptions<Req, [req: Req, res: Response, next: (error: unknown) => void]> {}
 
-/** A request handler of any route. */
 type AnyHandler = (
   // biome-ignore-start lint/suspicious/noExplicitAny: whatever the types of the route are.
   req: Request<any, any, any, any, any>,
@@ -74,7 +73,6 @@ export interface SubmitGuard {
    * promise, the lock is held as by the plain guard: if the client leaves before the response has
    * ended, its user is locked out for up to `maxHoldMs`, 60 s by default. The process warning
    * `SUBMIT_LOCK_UNSEEN_HANDLER` says once that a user was locked out for `maxHoldMs`.
-   *
    * @throws InvalidOptionError for anything but a handler of up to three parameters.
    */
   protect<Handler extends AnyHandler>(handler: Handler): ProtectedHandler<Handler>;
@@ -192,7 +190,7 @@ async function run(
   } catch (error) {
     const own = held.failed(error);
     try {
-      // First: for a client that has left, the end of the work is the end, and those who wait get this.
+      // Call `next` first: `finished` may end the lease, and repeats that wait get this answer.
       fail(own, next);
     } finally {
       if (isPromise) held.finished();

@@ -44,7 +44,6 @@ export interface SubmitGuard {
    * the response shows that a handler is done: if the client leaves before, its user is locked out
    * for up to `maxHoldMs`. The process warning `SUBMIT_LOCK_UNSEEN_HANDLER` says once that it
    * happened.
-   *
    * @throws InvalidOptionError for anything but a handler.
    */
   protect<Handler extends AnyHandler>(handler: Handler): Handler;
@@ -66,7 +65,7 @@ export function submitGuard<Req extends FastifyRequest = FastifyRequest>(
   options: SubmitGuardOptions<Req>,
 ): SubmitGuard {
   const resolved = resolveGuardOptions<Req, [Req, FastifyReply]>(options, {
-    // Bytes, because Fastify would add a charset to the JSON type of a text.
+    // Send bytes, because Fastify would add a charset to the JSON type of a text.
     reject: (_request, reply, { problem: { status, headers, body } }) =>
       reply.code(status).headers(headers).send(Buffer.from(body)),
     replay: (_request, reply, { answer: { status, headers, body } }) => {
@@ -84,8 +83,7 @@ export function submitGuard<Req extends FastifyRequest = FastifyRequest>(
     reply: FastifyReply,
     handler: AnyHandler,
   ): Promise<unknown> {
-    const exchange = new NodeExchange(request.raw, reply.raw);
-    const admission = await admit(resolved, request, exchange);
+    const admission = await admit(resolved, request, new NodeExchange(request.raw, reply.raw));
     if (admission.kind === "gone") return void reply.hijack();
     const run = () => Reflect.apply(handler, app, [request, reply]);
     // Fastify sends an empty answer for a promise of `undefined`, and waits for `reply`.

@@ -9,7 +9,7 @@ import { isNodeStream, type NodeStream, ResponseCapture, webStreamOf } from "../
 import type { NodeExchange } from "../node/exchange.ts";
 import { setImmediate } from "../time.ts";
 
-/** The function for a reply is given the payload before `onSend`, and may return another one. */
+/** A reply's function gets the payload before `onSend`, and may return another one. */
 const firstHooks = new WeakMap<FastifyReply, (body: unknown) => unknown>();
 
 type Done = (error: null, body: unknown) => void;
@@ -19,9 +19,9 @@ function firstOnSend(_request: unknown, reply: FastifyReply, body: unknown, done
 }
 
 /**
- * Makes {@link firstOnSend} the first `onSend` hook of the route. Fastify has no public way to it:
- * hooks are added before it is ready, those of a route run last, and `reply.serializer` replaces a
- * serializer that cannot be read. Returns false without a context of this shape: no body is kept.
+ * Makes {@link firstOnSend} the first `onSend` hook of the route. Fastify has no public way: hooks
+ * are added before it is ready, those of a route run last, and `reply.serializer` replaces one that
+ * cannot be read. Returns false without a context of this shape: then no body is kept.
  */
 function hookInto(request: object): boolean {
   for (const symbol of Object.getOwnPropertySymbols(request)) {
@@ -34,7 +34,7 @@ function hookInto(request: object): boolean {
   return false;
 }
 
-/** Sends a kept body as the first `onSend` hook was given it: as text, or bytes that are none. */
+/** Sends a kept body in the form that the first `onSend` hook was given: text, or bytes. */
 export function sendAgain(reply: FastifyReply, body?: Uint8Array, type?: unknown): FastifyReply {
   if (body === undefined || (body.length === 0 && type === undefined)) return reply.send();
   const isText = isUtf8(body) && type !== "application/octet-stream";
@@ -44,10 +44,7 @@ export function sendAgain(reply: FastifyReply, body?: Uint8Array, type?: unknown
   return reply.send();
 }
 
-/**
- * Captures the first payload that a handler returns or sends, as text or bytes behind the serialiser
- * and before `onSend`. Behind `reply.hijack()`, the raw response counts.
- */
+/** Captures a handler's first payload before `onSend`; after `reply.hijack()`, the raw response. */
 export class ReplyWatch implements Capture {
   readonly #reply: FastifyReply;
   readonly #held: RequestLease;
@@ -56,10 +53,8 @@ export class ReplyWatch implements Capture {
   /** The headers that the reply had before the handler began. */
   #outer: Picked = Object.create(null);
   #answer: AnswerToStore | undefined;
-  /** The error handler's answer. */
   #others: AnswerToStore | undefined;
   #sends = 0;
-  /** The handler has sent or returned a payload. */
   #hasSaid = false;
   #hasFailed = false;
   /** The handler has sent or returned a payload with a status below 400. */
@@ -81,7 +76,7 @@ export class ReplyWatch implements Capture {
       try {
         this.#outer = listedHeaders(wanted.storedHeaders, reply.getHeaders());
       } catch {
-        // Such as a value that is not a text: Fastify fails when it sends it.
+        // A header's value may not be a text: Fastify fails when it sends it.
       }
       this.#raw = new ResponseCapture(reply.raw, wanted);
       firstHooks.set(reply, (body) => this.#serialised(body));
@@ -93,7 +88,7 @@ export class ReplyWatch implements Capture {
       // The error handler answers for a stream that has failed before its first byte.
       if (isErrored(this.#web as never) && !reply.raw.headersSent) this.#hasFailed = true;
       this.#sends++;
-      // At each call, because `reply.callNotFound` changes the route.
+      // Hook in at each call, because `reply.callNotFound` changes the route.
       if (wanted !== undefined) hookInto(reply.request);
       return Reflect.apply(send, reply, [
         payload instanceof Error ? held.errorOf(payload) : payload,
@@ -135,7 +130,7 @@ export class ReplyWatch implements Capture {
       const own = held.failed(error);
       // A handler without a promise may have started work before it threw.
       if (!isPromise) held.detached();
-      // For a client that has left, the end of the work is the end, and the error handler is next.
+      // For a client that has left, `finished` ends the lease: the error handler must answer first.
       else if (held.exchange.clientLeft) setImmediate(() => held.finished());
       else held.finished();
       throw own;
@@ -160,7 +155,7 @@ export class ReplyWatch implements Capture {
     this.#raw?.discard();
     this.#web = webStreamOf(payload);
     if (isNodeStream(payload)) this.#watch(payload);
-    // For a client that has left, Fastify sends no empty answer.
+    // For a client that has left, Fastify sends no empty answer, so it is noted here.
     else if (payload === undefined) this.#serialised(payload);
     else if (!this.#web) (this.#held.exchange as NodeExchange).willEnd();
   }
@@ -180,7 +175,7 @@ export class ReplyWatch implements Capture {
     return this.#isLate || (this.#isWell && !this.#hasFailed && this.#answer === undefined);
   }
 
-  /** Only for the first payload: behind it comes the error handler's. */
+  /** Notes the handler's payload. A later one is the error handler's. */
   #serialised(body: unknown): void {
     if (this.#wanted === undefined) return;
     const isOthers = this.#hasFailed || this.#sends > 1;
@@ -193,7 +188,7 @@ export class ReplyWatch implements Capture {
     this.#answer = this.#read(body, this.#wanted);
   }
 
-  /** Behind the serialiser, the answer is the handler's whatever fails. */
+  /** Once the payload is serialised, the answer is the handler's, whatever fails. */
   failed(): void {
     if (this.#answer !== undefined) return;
     this.#hasFailed = true;
@@ -205,7 +200,7 @@ export class ReplyWatch implements Capture {
   answer(): AnswerToStore | undefined {
     if (!this.#hasSaid) return this.#raw?.answer();
     if (this.#hasFailed || this.#wanted === undefined) return undefined;
-    // Without one, the serialiser is still at work or has failed, which the status shows.
+    // Until the serialiser ends, and if it fails, only status and headers are known.
     return this.#answer ?? this.#read({}, this.#wanted);
   }
 
@@ -219,7 +214,7 @@ export class ReplyWatch implements Capture {
     try {
       headers = withoutOuter(listedHeaders(storedHeaders, this.#reply.getHeaders()), this.#outer);
     } catch {
-      // Such as a value that is not a text: the client gets its answer, and a retry none.
+      // A header's value may not be a text: the client gets its answer, and a retry none.
       return { status };
     }
     if (body instanceof Response) {
@@ -244,7 +239,7 @@ export class ReplyWatch implements Capture {
       held.finished();
     });
     held.begin();
-    // A hook that has failed answers in its place, and nothing reads it any more.
+    // A hook that has failed answers in place of the stream, which nothing reads any more.
     const { raw } = this.#reply;
     raw.once("close", () => {
       const isLeft = raw.writableEnded && stream instanceof Readable;

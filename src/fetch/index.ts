@@ -19,9 +19,8 @@ export type * from "../http/public.ts";
 export interface SubmitGuardOptions<Req extends Request = Request>
   extends GuardOptions<Req, [request: Req], Response | Promise<Response>> {
   /**
-   * Is given the promise of the release, or of the record of an answer, with the arguments of the
-   * handler: for platforms that freeze a process once it has answered. It never rejects.
-   *
+   * Gets the promise of the release, or of the record of an answer, and the handler's arguments:
+   * for platforms that freeze a process once it has answered. The promise never rejects.
    * @defaultValue none
    */
   readonly waitUntil?: // biome-ignore lint/suspicious/noExplicitAny: whatever the framework passes.
@@ -50,13 +49,12 @@ export interface SubmitGuard {
    *
    * **Await all work that the handler starts.** A stream that is neither read nor cancelled, and
    * whose request has no signal that aborts, holds the lock for `maxHoldMs`.
-   *
    * @throws InvalidOptionError for anything but a function.
    */
   protect<Handler extends AnyHandler>(handler: Handler): ProtectedHandler<Handler>;
 }
 
-/** A map and not properties: frameworks hand out requests that are frozen, or proxies. */
+/** A map, because frameworks hand out requests that are frozen, or proxies. */
 const found = new WeakMap<Request, Partial<Pick<RequestLease, "lease" | "submission">>>();
 
 /** The lease on the user's lock, where a guard has taken it for this request. */
@@ -111,7 +109,7 @@ export function submitGuard<Req extends Request = Request>(
     };
     if (waitUntil !== undefined) exchange.leaseEnds = keepAlive;
     const admission = await admit(resolved, request, exchange);
-    // It has no reader. Proxies log 499 for a client that has left.
+    // This response has no reader. Proxies log 499 for a client that has left.
     if (admission.kind === "gone") return new Response(null, { status: 499 });
     if (admission.kind === "answer") {
       const answer = await admission.answer(request);
@@ -157,7 +155,7 @@ export function submitGuard<Req extends Request = Request>(
       return response;
     }
     try {
-      // Read before the body, with which Hono's own `Response` loses its type.
+      // Read the head before the body, with which Hono's own `Response` loses its type.
       const { headers, status } = response;
       if (wanted !== undefined) {
         // A library may list each line of a header by itself.
@@ -170,11 +168,11 @@ export function submitGuard<Req extends Request = Request>(
       if (waitUntil !== undefined && !exchange.isAnswered) void keepAlive(endOf(exchange, held));
       exchange.onClosed(cancel);
       if (request.method !== "HEAD") return sent;
-      // Its body is never read, not even by Hono, which answers it from the route of GET.
+      // The body of a HEAD is never read, not even by Hono, which uses the route of GET.
       cancel();
       return new Response(null, headOf(sent));
     } catch {
-      // It cannot be watched: no Response, or one that cannot be sent.
+      // The response cannot be watched: it is no `Response`, or one that cannot be sent.
       unanswered();
       return response;
     }
@@ -197,7 +195,7 @@ export function submitGuard<Req extends Request = Request>(
   };
 }
 
-/** By its members: servers replace the global `Response`, and `fetch` still returns their own. */
+/** Looks at members: servers replace the global `Response`, and `fetch` returns the old one. */
 function isResponse(value: unknown): value is Response {
   const { headers, status } = Object(value);
   return typeof status === "number" && headers !== undefined && "body" in Object(value);

@@ -14,7 +14,6 @@ const remedy = "Set idempotency.fingerprint";
 
 /**
  * Returns query and content of a request, from a clone of the body: the handler reads its own.
- *
  * @throws NoFingerprintError (as a rejection) for a body that was read before, 500, and for one of
  * more than 1 MiB or 4 096 chunks, 413.
  */
@@ -26,8 +25,7 @@ export async function payloadOf(request: Request, except?: readonly string[]): P
 }
 
 async function bytesOf(request: Request): Promise<Buffer> {
-  // Before `body` is touched: Hono's server then reads what the client still sends, so that the
-  // client sees the answer.
+  // Check before `body` is touched: Hono's server then reads on, and the client sees the answer.
   if (Number(request.headers.get("content-length")) > maxBytes) throw tooLong();
   if (request.body === null && !request.bodyUsed) return Buffer.alloc(0);
   let clone: Request;
@@ -71,7 +69,7 @@ function contentOf(bytes: Buffer, type: string, except?: readonly string[]): unk
   if (isLong || /\bcharset=(?!"?utf-?8\b)/i.test(type)) return bytes;
   try {
     const text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
-    // The bytes of `null`, which no body at all is written as.
+    // A body of `null` stays bytes: `null` stands for no body at all.
     if (/^application\/([\w.+-]+\+)?json\b/i.test(type))
       return without(JSON.parse(text), except) ?? bytes;
     const isForm = /^application\/x-www-form-urlencoded\b/i.test(type);
@@ -91,6 +89,6 @@ function partsOf(bytes: Buffer, boundary: string, except: readonly string[] = []
   };
   const sent = `\r\n${bytes.toString("latin1")}`.split(`\r\n--${boundary}`);
   const parts = except.length === 0 ? sent : sent.filter((part) => !isExcepted(part));
-  // Beyond latin1, so that no byte equals it.
+  // The separator is beyond latin1, so that no byte equals it.
   return Buffer.from(parts.join("\u0100"));
 }

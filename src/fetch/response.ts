@@ -24,14 +24,13 @@ function isChunked({ headers }: Response): boolean {
 export function headOf(response: Response): ResponseInit {
   if (response instanceof Response) return response;
   const { headers, status, statusText } = response as Response;
-  // As pairs, which have each `Set-Cookie` by itself.
+  // Pairs have each `Set-Cookie` by itself.
   return { status, statusText, headers: new Headers([...headers]) };
 }
 
 /**
  * Reads the body of a response as far as it is there at once, within one turn of the event loop. A
  * body that is complete by then is sent as it was; a stream passes through, chunk by chunk.
- *
  * @param watcher `ended`: the body was read to its end, with its bytes if they are few enough, or
  * without them was cancelled or broke off. `unanswered`: it failed before its first byte.
  * @returns the response to send, and a function that cancels the stream, for a client that has left.

@@ -23,22 +23,21 @@ import {
 import { isReadable, listedHeaders } from "./stored-answer.ts";
 import { type IdentifiedSubmission, identify } from "./submission.ts";
 
-/** The decision about a request that has reached a guard. */
 export type Admission<Args extends unknown[]> =
   /** Run the handler under the lease `held`. */
   | {
       readonly kind: "run";
       readonly held: RequestLease;
-      /** Rule 13: false where a guard around this one has the lease, watches and releases it. */
+      /** Rule 13: false where an outer guard has the lease, watches the response and ends it. */
       readonly isOwner: boolean;
       /** The part of the answer to capture; `undefined` for none. */
       readonly wanted?: WantedAnswer | undefined;
     }
-  /** Run the handler without a lease: a preflight, `skip`, "proceed", which may have a submission. */
+  /** Run the handler without a lease, for a preflight, `skip` or "proceed" (with a submission). */
   | { readonly kind: "unlocked"; readonly submission?: IdentifiedSubmission | undefined }
-  /** Neither run the handler nor answer: the client has left, or the request was answered. */
+  /** The client has left, or the request was answered: neither run the handler nor answer. */
   | { readonly kind: "gone" }
-  /** Call `answer`, and do not run the handler. A refusal has a `code`, in any words. */
+  /** Call `answer`, and do not run the handler. A refusal has a `code`, whatever its words. */
   | {
       readonly kind: "answer";
       readonly code?: ProblemCode | undefined;
@@ -48,14 +47,11 @@ export type Admission<Args extends unknown[]> =
 const unlocked = { kind: "unlocked" } as const;
 const gone = { kind: "gone" } as const;
 
-/** For `cooldownMs` without a submission: it depends on the answer's status alone. */
+/** Wanted for a cooldown without a submission, which depends on the answer's status alone. */
 const statusAlone: WantedAnswer = { storedHeaders: new Set(), maxBodyBytes: 0 };
 
 /**
- * Finds user and submission of a request, tries to take the lock, and decides about the request.
- *
- * @throws (as a rejection) errors of the callbacks, `InvalidUserIdError`, `InvalidOptionError`,
- * `NoFingerprintError` and `LockMisconfiguredError`: adapters pass all to the error handler.
+ * Takes the lock for a request, and decides about it. Rejects with errors for the error handler.
  */
 export async function admit<Source, Args extends unknown[]>(
   options: ResolvedGuardOptions<Source, Args>,
@@ -63,7 +59,7 @@ export async function admit<Source, Args extends unknown[]>(
   exchange: Exchange,
 ): Promise<Admission<Args>> {
   if (exchange.method === "OPTIONS" && isPreflight(exchange)) return unlocked;
-  // Before the first await, because the response may end during an await.
+  // Watch before the first await, because the response may end during an await.
   exchange.watch();
   let isOwner = false;
   try {
@@ -77,7 +73,7 @@ export async function admit<Source, Args extends unknown[]>(
   }
 }
 
-/** Any other `OPTIONS` may reach the handler of `app.all`. */
+/** An `OPTIONS` request that is not a preflight may reach the handler of `app.all`. */
 function isPreflight(exchange: Exchange): boolean {
   const names = ["origin", "access-control-request-method"];
   return names.every((name) => exchange.header(name) !== undefined);
@@ -92,7 +88,7 @@ async function decide<Source, Args extends unknown[]>(
   if (options.skip !== undefined && (await options.skip(source))) return unlocked;
 
   const userId = await options.userId(source);
-  // Rule 18: no user, no record.
+  // Rule 18: a request without a user leaves no record.
   if (userId === undefined || userId === null || userId === "") {
     if (++options.anonymousAtFirst === 3) {
       warnOnce(
@@ -145,7 +141,7 @@ async function decide<Source, Args extends unknown[]>(
       const isTold = attempt.outcome === "told";
       const replay = replayOf(options, attempt, exchange, isTold);
       if (replay !== undefined) {
-        // Published when it is called: never for a client that has left before.
+        // For a client that has left, no replay is published.
         const answer = (...args: Args) => {
           if (replayChannel.hasSubscribers) {
             const { keyPrefix } = lock;
@@ -183,7 +179,7 @@ async function decide<Source, Args extends unknown[]>(
   }
 }
 
-/** An image or a page that a guard of the whole application has refused. */
+/** Warns of a refused image or page: the guard is mounted on the whole application. */
 function warnOfReads(): void {
   warnOnce(
     "SUBMIT_LOCK_GUARDED_READ",
@@ -191,7 +187,6 @@ function warnOfReads(): void {
   );
 }
 
-/** @throws the error, which the framework's error handler answers with its code. */
 function fail(
   { lock: { keyPrefix } }: HoldOptions,
   exchange: Exchange,
@@ -212,11 +207,7 @@ function checkInnerGuard({ cooldownMs, idempotency }: HoldOptions, outer: Reques
   );
 }
 
-/**
- * The answer for a repeat; `undefined` where it was not kept, or this client cannot read it.
- *
- * @param isTold whatever the first request was answered, this one gets it.
- */
+/** The answer for a repeat; `undefined` if there is none. @param isTold repeats errors, too. */
 function replayOf(
   { idempotency, onReplay }: ResolvedGuardOptions<never, never>,
   { ageMs, answer: stored }: Omit<Replay, "reason">,
@@ -224,7 +215,7 @@ function replayOf(
   isTold: boolean,
 ): Replay | undefined {
   const headers = listedHeaders(idempotency?.storedHeaders ?? new Set(), stored.headers);
-  // The coding of a body that was not kept.
+  // A body that was not kept has no coding.
   if (stored.body === undefined) delete headers["content-encoding"];
   const answer = { ...stored, headers };
   // A handler that calls `lease.complete` may have kept a status that a guard never keeps.
@@ -249,7 +240,7 @@ function refuse<Source, Args extends unknown[]>(
       : submission.source === "derived";
   const answer = (...args: Args) => {
     const { docs } = options.idempotency ?? {};
-    // Made when it is called: never for a client that has left before.
+    // For a client that has left, no refusal is made or published.
     const prefersPage = prefersHtml(exchange.header("accept"));
     const problem = problemFor(why, { docs, isDerived, prefersPage });
     if (refusalChannel.hasSubscribers) {

@@ -1,12 +1,12 @@
 import { canonicalJson } from "../canonical-json.ts";
 import { hash22 } from "../lock/submission.ts";
 
-/** Equal for equal payloads of one id, unrelated between two ids. */
+/** Equal payloads of one id have equal fingerprints; those of two ids are unrelated. */
 export function fingerprintFor(idHash: string, value: unknown): string {
   return hash22(`${idHash}:${canonicalJson(value)}`);
 }
 
-/** The content of a body without these of its top-level members. */
+/** Leaves out these top-level members of a body. */
 export function without(body: unknown, except: readonly string[] = []): unknown {
   const isObject = typeof body === "object" && body !== null && !ArrayBuffer.isView(body);
   // A body without such a member stays as it is: a copy would hide that it is a `Map`.
@@ -16,16 +16,16 @@ export function without(body: unknown, except: readonly string[] = []): unknown 
   return Object.fromEntries(Object.entries(body).filter(([name]) => !except.includes(name)));
 }
 
-/** Not by the framework: Koa's parser takes the square of the length, most others stop at 1 000. */
+/** Parses a query itself: Koa's parser takes quadratic time, most others stop at 1 000 fields. */
 export function queryOf(url: string): unknown {
   const [, query = ""] = /\?(.*)/s.exec(url) ?? [];
   return fieldsOf(query) ?? query;
 }
 
-/** One value, or all of a name; `undefined` for a text that does not decode. */
+/** A name has one value or a list. Returns `undefined` for a text that does not decode. */
 export function fieldsOf(text: string): Record<string, string | string[]> | undefined {
   try {
-    // As a whole: where a name or value does not decode, Node.js takes 5 µs for each of them.
+    // Decode the whole text first: Node.js takes 5 µs for each name or value that fails.
     decodeURIComponent(text);
   } catch {
     return undefined;

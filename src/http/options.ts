@@ -29,7 +29,6 @@ type GuardLock = Pick<
   "acquire" | "acquireOrWait" | "keyFor" | "keyPrefix" | "requireRecords"
 >;
 
-/** No user: the submission is anonymous. */
 type NoUser = undefined | null | "";
 
 /**
@@ -40,12 +39,12 @@ export interface GuardOptions<Source, Args extends unknown[], Result = unknown> 
   /** A `SubmitLock`. */
   readonly lock: GuardLock;
   /**
-   * Whose submission this is: 1 to 200 characters, a safe integer or a bigint, from the verified
-   * session or token and never from the body; unique over all tenants and shops that share the
-   * lock's `keyPrefix`. `undefined`, `null` and `""` are anonymous.
+   * Returns the id of the user who submits: 1 to 200 characters, a safe integer or a bigint, from
+   * the verified session or token and never from the body; unique over all tenants and shops that
+   * share the lock's `keyPrefix`. `undefined`, `null` and `""` are anonymous.
    */
   readonly userId: (source: Source) => UserId | NoUser | Promise<UserId | NoUser>;
-  /** Returns whether a request runs without a lock; a CORS preflight does. @defaultValue none */
+  /** Returns whether a request runs without a lock, as a CORS preflight does. @defaultValue none */
   readonly skip?: ((source: Source) => boolean | Promise<boolean>) | undefined;
   /**
    * Recognises a submission that is sent again, and repeats its answer instead of running it again.
@@ -54,25 +53,25 @@ export interface GuardOptions<Source, Args extends unknown[], Result = unknown> 
    */
   readonly idempotency?: IdempotencyOptions<Source> | undefined;
   /**
-   * For how long the user's next submission is contended after one that succeeded (2xx, 3xx), in
-   * milliseconds; 0 to 60 000. For every client, with an id or not. @defaultValue 0
+   * For how long after a success (2xx, 3xx) the user's next submission is contended, in
+   * milliseconds; 0 to 60 000. Also for clients that send no id. @defaultValue 0
    */
   readonly cooldownMs?: number | undefined;
   /** Without a user: "reject" answers 401, "proceed" runs without a lock. @defaultValue "reject" */
   readonly onAnonymous?: "reject" | "proceed" | AnswerFunction<Args, Anonymous, Result> | undefined;
   /** Answers instead of every 409; the reason is in {@link Contended}. @defaultValue 409 */
   readonly onContended?: AnswerFunction<Args, Contended, Result> | undefined;
-  /** Redis is no help: "reject" gives 503, "proceed" runs without a lock. @defaultValue "reject" */
+  /** Without Redis: "reject" answers 503, "proceed" runs without a lock. @defaultValue "reject" */
   readonly onUnavailable?:
     | "reject"
     | "proceed"
     | AnswerFunction<Args, Unavailable, Result>
     | undefined;
-  /** The id is missing or unfit; the reason is in {@link KeyMissing}. @defaultValue 400 */
+  /** Answers if an id is missing or unfit, as {@link KeyMissing} says. @defaultValue 400 */
   readonly onKeyMissing?: AnswerFunction<Args, KeyMissing, Result> | undefined;
-  /** The submission's id was used before, with other content. @defaultValue 422 */
+  /** Answers if the submission's id was used before, with other content. @defaultValue 422 */
   readonly onMismatch?: AnswerFunction<Args, Mismatch, Result> | undefined;
-  /** The submission has a kept answer. @defaultValue that, with `Idempotent-Replayed: true` */
+  /** Answers a repeat. @defaultValue the kept answer, with `Idempotent-Replayed: true` */
   readonly onReplay?: AnswerFunction<Args, Replay, Result> | undefined;
 }
 
@@ -81,7 +80,7 @@ export interface ResolvedGuardOptions<Source, Args extends unknown[]>
     Adapter<Source, Args> {
   readonly idempotency: ResolvedIdempotency<Source> | undefined;
   readonly cooldownMs: number;
-  /** How many requests had no user; ∞ once one had. */
+  /** How many requests had no user; ∞ once one had a user. */
   anonymousAtFirst: number;
 }
 
@@ -97,11 +96,10 @@ export interface ResolvedIdempotency<Source>
   readonly waitMs: number;
   /** Has been validated for use in a header. */
   readonly docs: string | undefined;
-  /** The value of the guard's lock, in milliseconds. */
   readonly acquireTimeoutMs: number;
 }
 
-/** Objects, so that an option which is not named does not compile. */
+/** These are objects, so that an option which is forgotten does not compile. */
 const guardNames = {
   ...{ lock: 1, userId: 1, onAnonymous: 1, onContended: 1, onUnavailable: 1, skip: 1 },
   ...{ idempotency: 1, cooldownMs: 1, onKeyMissing: 1, onMismatch: 1, onReplay: 1 },
@@ -112,7 +110,6 @@ const idempotencyNames = {
   ...{ replayHeaders: 1, maxBodyBytes: 1, waitMs: 1, docs: 1 },
 } satisfies Record<keyof IdempotencyOptions<never>, 1>;
 
-/** @throws InvalidOptionError naming the option, what was expected and what came. */
 export function resolveGuardOptions<Source, Args extends unknown[]>(
   options: GuardOptions<Source, Args>,
   adapter: Adapter<Source, Args>,
@@ -141,11 +138,9 @@ export function resolveGuardOptions<Source, Args extends unknown[]>(
     idempotency = resolveIdempotencyOptions(options.idempotency, acquireTimeoutMs);
   }
   const answers = { ...functions, onAnonymous, onUnavailable };
-  const anonymousAtFirst = 0;
-  return { lock, userId, idempotency, cooldownMs, anonymousAtFirst, ...answers, ...adapter };
+  return { lock, userId, idempotency, cooldownMs, anonymousAtFirst: 0, ...answers, ...adapter };
 }
 
-/** @throws InvalidOptionError naming the option, what was expected and what came. */
 export function resolveIdempotencyOptions<Source>(
   options: IdempotencyOptions<Source>,
   acquireTimeoutMs: number,
@@ -206,7 +201,6 @@ function resolveDocs(docs: unknown): string | undefined {
   throw invalidOption("idempotency.docs", "an absolute http or https URL", docs);
 }
 
-/** @param words the values that the option accepts beside a function. */
 function checkFunction(name: string, value: unknown, ...words: readonly unknown[]): void {
   if (value === undefined || typeof value === "function" || words.includes(value)) return;
   const expected = words.map((word) => `"${word}"`).join(", ");

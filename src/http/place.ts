@@ -6,9 +6,9 @@ type Place = keyof typeof names;
 const names = { express: "Express", koa: "Koa", fastify: "Fastify", fetch: "a framework of fetch" };
 
 /**
- * Returns a check for the arguments of a guard, which looks at the first request alone. It throws at
- * once, because Express 4 and a router see no rejection: an InvalidOptionError that names the fix
- * where the guard is called by another framework, or with a handler.
+ * Returns a check of a guard's arguments, for its first request alone: throws an InvalidOptionError
+ * that names the fix where another framework calls the guard, or a handler is passed. It throws at
+ * once, because Express 4 and a router see no rejection.
  */
 export function placeCheck(own: Place): (...args: readonly unknown[]) => void {
   let isInPlace = false;
@@ -31,7 +31,7 @@ function check(own: Place, args: readonly unknown[]): void {
   );
 }
 
-/** By what a framework passes to a handler; `undefined` for anything that is not certain. */
+/** Recognises a framework by what it passes to a handler; `undefined` if that is not certain. */
 function placeOf([first, second]: readonly unknown[]): Place | undefined {
   if (hasMembers(first, ["req", "res", "request", "response"])) return "koa";
   if (hasMembers(first, ["raw"]) && hasMembers(second, ["raw"])) return "fastify";

@@ -6,9 +6,8 @@ export interface Exchange {
   /** The object by which the guards of one request find each other's lease. */
   readonly request: object;
   readonly method: string | undefined;
-  /** A header with its lines joined; the name in lower case. */
+  /** Returns a header with its lines joined. @param name in lower case. */
   header(name: string): string | undefined;
-  /** The lines of a header as they were sent. */
   headerLines(name: string): readonly string[];
   watch(): void;
   /** Notified whenever a member below may have changed. */
@@ -17,19 +16,17 @@ export interface Exchange {
   readonly isAnswered: boolean;
   /** The client has left, or cannot read the rest of the response. */
   readonly clientLeft: boolean;
-  /** Whether the response may still change although the work is done. */
+  /** The response may still change although the work is done. */
   readonly mayStillChange: boolean;
-  /** Ends the watch. */
   stop(): void;
-  /** Gets the promise of the release or complete, for platforms that freeze behind an answer. */
+  /** Gets the promise of the release or complete, for platforms that freeze after an answer. */
   leaseEnds?(ended: Promise<unknown>): void;
 }
 
-/** The answer of a handler, as an adapter captures it. */
 export interface Capture {
   /** Returns `undefined` without an answer; its `body` is `undefined` if incomplete or too long. */
   answer(): AnswerToStore | undefined;
-  /** The answer of an error handler, in place of a handler that has failed. */
+  /** The answer that an error handler gave for a handler that has failed. */
   othersAnswer?(): AnswerToStore | undefined;
   /** The handler has failed: an answer that is given from now on is not its own. */
   failed(): void;
@@ -39,9 +36,8 @@ export interface Capture {
   readonly isDone?: boolean;
 }
 
-/** The part of an answer to capture. */
 export interface WantedAnswer {
-  /** In lower case. */
+  /** Names in lower case. */
   readonly storedHeaders: ReadonlySet<string>;
   readonly maxBodyBytes: number;
 }
@@ -57,11 +53,8 @@ export interface Adapter<Source, Args extends unknown[]> {
   readonly replay: AnswerFunction<Args, Replay>;
   /** The path as the client sent it, with the mount path that a router may cut off. */
   path(source: Source): string;
-  /** The default content of a request, without these top-level members of its body. */
+  /** The content that is compared by default, without these top-level members of its body. */
   payload(source: Source, except?: readonly string[]): unknown;
-  /**
-   * Rejects with a `NoFingerprintError` for a body that no parser has read. Absent where handlers
-   * read the body by themselves.
-   */
+  /** Rejects for a body that no parser has read. Absent where handlers read it themselves. */
   checkParsed?(source: Source): Promise<void>;
 }

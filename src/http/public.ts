@@ -12,21 +12,20 @@ export type {
   Unavailable,
 } from "../problem.ts";
 
-/** No id that distinguishes this submission from others. */
 type NoId = undefined | null | "";
 
 /** How a guard recognises a submission that is sent again. Its callbacks get a `Source`. */
 export interface IdempotencyOptions<Source> {
   /**
-   * The `Idempotency-Key` header; "required": 400 without any id, "ignored": 400 without one of
-   * `submissionId`. @defaultValue "optional"
+   * The header `Idempotency-Key`. "required": a request without any id gets 400. "ignored": only
+   * `submissionId` counts, and a request without one gets 400. @defaultValue "optional"
    */
   readonly key?: "optional" | "required" | "ignored" | undefined;
   /**
    * Returns the application's id of a submission: cart id and version, or a token in the form; 1 to
-   * 1 024 characters. With an id, the header is ignored. Never a hash of the body: an order placed
-   * twice on purpose would be lost. A number, a boolean and unfit text are a 400, an object is an
-   * `InvalidOptionError`. @defaultValue none
+   * 1 024 characters. With an id, the header is ignored. Never return a hash of the body: an order
+   * placed twice on purpose would be lost. A number, a boolean and unfit text are a 400, an object
+   * is an `InvalidOptionError`. @defaultValue none
    */
   readonly submissionId?: ((source: Source) => string | NoId | Promise<string | NoId>) | undefined;
   /**
@@ -48,8 +47,8 @@ export interface IdempotencyOptions<Source> {
   /** Headers that are stored and replayed beside the package's own list. @defaultValue none */
   readonly replayHeaders?: readonly string[] | undefined;
   /**
-   * The longest body that is kept, in bytes: 0 to 1 048 576. Of an answer with a longer one, status
-   * and headers are kept: a retry gets them if 3xx, else 409. @defaultValue 65 536
+   * The longest body that is kept, in bytes: 0 to 1 048 576. Of a longer answer, status and headers
+   * are kept: a retry gets them if the status is 3xx, else 409. @defaultValue 65 536
    */
   readonly maxBodyBytes?: number | undefined;
   /**
@@ -76,7 +75,7 @@ export type StorePolicy = "success" | "final" | ((answer: StoredAnswer) => boole
 export interface RequestSubmission {
   /**
    * 22 characters without a meaning, equal on every retry of this user, and different for others:
-   * for `SubmissionTable` of `submit-lock/sql`, a unique column, and the key of a payment provider.
+   * for `SubmissionTable` of `submit-lock/sql`, a unique column, and a payment provider's key.
    */
   readonly id: string;
   /**
@@ -89,10 +88,10 @@ export interface RequestSubmission {
   /** Call it to keep no answer of this request: the next retry runs, unless it was `placed`. */
   doNotStore(): void;
   /**
-   * Call it behind the order's commit, before the answer: from here on no retry runs, also if the
-   * handler throws, a 5xx is answered, the client leaves, or nothing is ever written. An answer that
-   * can be kept is repeated, any other is 409 `idempotency_answer_unavailable`. The record is
-   * written when the request is over or its lease is lost: a process that dies before runs again.
+   * Call it after the order's commit, before the answer: from then on no retry runs, even if the
+   * handler throws, a 5xx is answered, the client leaves, or nothing is written. An answer that can
+   * be kept is repeated, any other is 409 `idempotency_answer_unavailable`. The record is written
+   * when the request is over or its lease is lost: if the process dies before, a retry runs.
    */
   placed(): void;
 }

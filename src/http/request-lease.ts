@@ -25,10 +25,9 @@ export class RequestLease {
   readonly submission: IdentifiedSubmission | undefined;
   #capture: Capture | undefined;
   #isHeld = true;
-  /** Pieces of work that have begun and not returned. */
   #running = 0;
   #isFinished = false;
-  /** Its loss was published as a refusal: the error may pass here twice. */
+  /** The lease's loss was published as a refusal: its error may pass here twice. */
   #hasRefused = false;
   #onAbandoned: ((held: RequestLease) => void) | undefined;
 
@@ -55,10 +54,7 @@ export class RequestLease {
     this.#running++;
   }
 
-  /**
-   * @param thrown what the work has thrown, or has passed to the error handler.
-   * @returns what the error handler should get: {@link errorOf}.
-   */
+  /** @param thrown by the work, or passed to the error handler. @returns its {@link errorOf}. */
   failed(thrown?: unknown): unknown {
     this.#capture?.failed();
     const error = this.errorOf(thrown);
@@ -72,8 +68,7 @@ export class RequestLease {
   }
 
   /**
-   * The error that the work has ended with: that of the lost lease where it is the cause, because what
-   * is given `lease.signal` wraps it in an `AbortError`, of which no error handler makes a 503.
+   * Unwraps the error of a lost lease: no error handler makes a 503 of an `AbortError` round it.
    */
   errorOf(error: unknown): unknown {
     if (!(error instanceof Error)) return error;
@@ -96,7 +91,6 @@ export class RequestLease {
 
   /**
    * A piece of work has returned, but may go on unseen: only the end of the response counts.
-   *
    * @param onAbandoned called if the client leaves and the response has not ended: it may never end.
    */
   detached(onAbandoned?: (held: RequestLease) => void): void {
@@ -138,7 +132,7 @@ export class RequestLease {
     const cooldownMs = hasSucceeded ? this.options.cooldownMs : 0;
     const otherwise = this.submission !== undefined && this.#isDone() ? done : undefined;
     const isKept = answer !== undefined && this.#isKept(answer);
-    // Kept as done: a success that is repeated without what its headers say is none.
+    // Long headers are not kept, and a success that is repeated without its headers is none.
     const bounded = answer !== undefined && hasLongHeaders(answer) ? done : answer;
     const kept = isKept ? bounded : otherwise;
     const told = kept === undefined ? this.#told(answer) : undefined;
@@ -184,7 +178,7 @@ export class RequestLease {
   }
 }
 
-/** Express gives each request a hidden class of its own: one more property would cost about 2 µs. */
+/** A map, because Express gives each request its own hidden class: a property costs 2 µs. */
 const leases = new WeakMap<object, RequestLease[]>();
 
 /** Rule 13: the valid lease on this key that an outer guard has acquired for the request. */

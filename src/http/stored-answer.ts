@@ -17,17 +17,17 @@ export function isStored(policy: StorePolicy, answer: AnswerToStore): boolean {
   const verdict: unknown = policy({ status, headers, body: bytes });
   // A promise is truthy, and would keep every answer.
   if (typeof verdict !== "boolean") {
-    // Its rejection would end the process.
+    // An unhandled rejection of the promise would end the process.
     Promise.resolve(verdict).catch(() => {});
     throw invalidOption("idempotency.store", "a function that returns true or false", verdict);
   }
   return verdict;
 }
 
-/** The longest that the stored headers of one answer are together, in characters. */
+/** The most characters of one answer's stored headers, names and values together. */
 const maxHeadersLength = 8_192;
 
-/** A `Location` or `Link` that a client can lengthen would fill Redis beside the bound of bodies. */
+/** A client can lengthen a `Location` or `Link`: without this bound they could fill Redis. */
 export function hasLongHeaders({ headers = {} }: AnswerToStore): boolean {
   let length = 0;
   for (const name in headers) length += name.length + String(headers[name]).length;
@@ -37,21 +37,19 @@ export function hasLongHeaders({ headers = {} }: AnswerToStore): boolean {
 /** Whether the kept answer can be repeated: complete, and in a coding that the client accepts. */
 export function isReadable(answer: StoredAnswer, accept: string | undefined): boolean {
   const { body, headers, status } = answer;
-  if (body !== undefined) {
-    return isCodingAccepted(headers["content-encoding"] ?? "", accept ?? "");
-  }
-  // A redirect says all that it has to say in its headers. A success without its body would not.
+  if (body !== undefined) return isCodingAccepted(headers["content-encoding"] ?? "", accept ?? "");
+  // A redirect needs only its headers. A success is not whole without its body.
   return status >= 300 && status < 400;
 }
 
 /**
- * Whether a client accepts a coding (RFC 9110, section 12.5.3). No `Accept-Encoding` counts as none
- * accepted: by the RFC such a client accepts every coding, and most of them cannot decode any.
+ * Whether a client accepts a coding (RFC 9110, section 12.5.3). Without `Accept-Encoding` it
+ * accepts none: by the RFC it accepts every coding, but most such clients cannot decode any.
  */
 function isCodingAccepted(coding: AnswerHeaders[string], accept: AnswerHeaders[string]): boolean {
   const accepted = new Map<string, boolean>();
   for (const element of codingsOf(accept)) {
-    // Not split by an expression with blanks, which takes the square of their number.
+    // Split first, then trim: an expression with blanks takes time by the square of their number.
     const [name = "", ...parameters] = element.split(";").map((each) => each.trim());
     accepted.set(name, !parameters.some((each) => /^q\s*=\s*0(\.0*)?$/.test(each)));
   }
@@ -77,8 +75,8 @@ const always = [
 ];
 
 /**
- * Never stored: of a session or its secrets, of the connection (RFC 9110, section 7.6.1), or new each
- * time. By a pattern: the next header of a session has a name that no list knows.
+ * Never stored: headers of a session or its secrets, of the connection (RFC 9110, section 7.6.1),
+ * or new each time. A pattern, because no list knows the name of the next session header.
  */
 const never =
   /cookie|auth(?!ors?(?:-|$))|csrf|xsrf|session|token|^proxy-|^sec-|^(?:clear-site-data|connection|keep-alive|te|trailer|transfer-encoding|upgrade|date|content-length)$/;
@@ -86,7 +84,6 @@ const never =
 /** A field name is a token: RFC 9110, section 5.6.2. */
 const token = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 
-/** @returns the names of the headers that are stored and replayed, in lower case. */
 export function resolveStoredHeaders(replayHeaders: readonly string[] = []): ReadonlySet<string> {
   const option = "idempotency.replayHeaders";
   if (!Array.isArray(replayHeaders)) {
@@ -110,14 +107,13 @@ export function headersToRepeat(headers: AnswerHeaders, earlier?: unknown): Pick
   const repeated = { ...headers, "Idempotent-Replayed": "true" } as Picked;
   const { vary } = headers;
   if (vary !== undefined) {
-    const names = listOf([earlier ?? [], vary]);
-    const union = new Map(names.map((name) => [name.toLowerCase(), name]));
+    const union = new Map(listOf([earlier ?? [], vary]).map((name) => [name.toLowerCase(), name]));
     repeated["vary"] = [...union.values()].join(", ");
   }
   return repeated;
 }
 
-/** The form that a stored body had, for frameworks that serialise: JSON as a value, text, bytes. */
+/** Restores the form of a stored body, for frameworks that serialise: a JSON value, text, bytes. */
 export function bodyToRepeat(body: Uint8Array, type: string): unknown {
   const bytes = Buffer.from(body.buffer, body.byteOffset, body.byteLength);
   if (!isUtf8(bytes)) return bytes;
@@ -125,7 +121,7 @@ export function bodyToRepeat(body: Uint8Array, type: string): unknown {
   if (!/\bjson\b/i.test(type)) return type.startsWith("text/") ? text : bytes;
   try {
     const value: unknown = JSON.parse(text);
-    // A value only if its JSON is the same text again.
+    // Return the value only if the framework will make the same text of it.
     const isSame = typeof value === "object" && value !== null && JSON.stringify(value) === text;
     return isSame ? value : text;
   } catch {
@@ -153,10 +149,7 @@ export function listedHeaders(
   return picked;
 }
 
-/**
- * Takes away what was on the response before the handler began and has not changed: outer middleware
- * makes it anew for each request. Headers of the body stay, also those of outer middleware.
- */
+/** Removes unchanged headers of outer middleware, which sets them anew, but none of the body. */
 export function withoutOuter(headers: Picked, outer: Picked): Picked {
   for (const name in outer) {
     if (!name.startsWith("content-") && `${headers[name]}` === `${outer[name]}`)

@@ -35,7 +35,7 @@ export class IdentifiedSubmission implements RequestSubmission {
     this.#isPlaced = true;
     const lease = this.#lease;
     if (lease === undefined) return;
-    // Without a lease, a retry runs beside this request: it is recorded before its answer is known.
+    // Without a lease, a retry could run beside this request: it is recorded as done at once.
     const record = () => void lease.complete(done);
     if (lease.signal.aborted) record();
     else lease.signal.addEventListener("abort", record, { once: true });
@@ -61,11 +61,9 @@ type Identification =
 
 /**
  * Finds the submission's id and fingerprint before the handlers run: they may change the body.
- *
  * @param scope a text that belongs to the user alone: the key of the user's lock.
- * @param userId whose mark the id has.
- * @throws NoFingerprintError (as a rejection) for a payload that cannot be compared, and a body that
- * no parser has read where `submissionId` returned nothing; InvalidOptionError; errors of callbacks.
+ * @param userId the user whose mark the id gets.
+ * @throws NoFingerprintError, InvalidOptionError (as rejections), and errors of the callbacks.
  */
 export async function identify<Source>(
   options: ResolvedIdempotency<Source>,
@@ -80,18 +78,17 @@ export async function identify<Source>(
   const { method } = exchange;
   // GET and HEAD have no submission: they take the plain lock, and no answer is kept.
   if (method === "GET" || method === "HEAD") return undefined;
-  // No await without the function: most applications use the header alone.
+  // Do not await without the function: most applications use the header alone.
   if (options.submissionId !== undefined) {
     const derived = await options.submissionId(source);
     if (derived !== undefined && derived !== null && derived !== "") {
       // A number, a boolean or unfit text may be the client's: 400. Else `checkText` throws.
       const isPrimitive = ["string", "number", "boolean"].includes(typeof derived);
       if (isPrimitive && !isText(derived)) {
-        const why = "The id of a submission has to be well-formed text of 1 to 1024 characters.";
+        const why = "The submission id must be a well-formed string of up to 1024 characters.";
         return { reason: "id-invalid", why };
       }
-      const text = checkText("idempotency.submissionId", derived);
-      const id = derivedId(userId, scope, text);
+      const id = derivedId(userId, scope, checkText("idempotency.submissionId", derived));
       const given = await chosen?.(source);
       const fingerprint = given === undefined ? undefined : fingerprintFor(id, given);
       const submission = new IdentifiedSubmission(id, fingerprint, "derived");
@@ -102,7 +99,7 @@ export async function identify<Source>(
   const header = parseIdempotencyKey(lines);
   if (header.kind === "invalid") return { reason: "key-invalid", why: header.why };
   if (header.kind === "missing") {
-    // An id in a body that no parser has read would protect nothing, without a word.
+    // If no parser has read the body, an id in it would be missed without a word.
     if (options.submissionId !== undefined) await checkParsed?.(source);
     if (options.key !== "optional") return { reason: "key-missing" };
     if (options.submissionId !== undefined) {
@@ -124,7 +121,6 @@ export function keyId(userId: UserId, scope: string, route: string, key: string)
   return guardId(submitKey("", userId), hash22(`key\n${scope}\n${route}\n${key}`));
 }
 
-/** The id of a submission that `submissionId` names. */
 export function derivedId(userId: UserId, scope: string, text: string): string {
   return guardId(submitKey("", userId), hash22(`derived\n${scope}\n${text}`));
 }

@@ -31,10 +31,7 @@ const watchedBody: PropertyDescriptor & ThisType<Required<Watched>> = {
   },
 };
 
-/**
- * All streams that were the `body` of a response: koa-compress, say, replaces one by another that
- * reads from it, and the replaced stream may still write the order.
- */
+/** Every stream that was a response's `body`: one that was replaced may still write the order. */
 export class BodyStreams {
   readonly #response: Watched;
   readonly #streams = new Set<NodeStream>();
@@ -60,7 +57,6 @@ export class BodyStreams {
 
   /**
    * Calls `ended` once, when every stream has ended; at once where there is none.
-   *
    * @param isDisconnected whether the client has left, so that nothing reads the body any more.
    * @param ended `hasErrored`: a stream emitted an error. `hasFailed`: the body closed before its
    * end, and Koa 2 leaves the response open.
@@ -80,7 +76,7 @@ export class BodyStreams {
     if (open.size === 0) ended(how);
     for (const stream of this.#streams) {
       if (stream.closed === true) streamEnded(stream, stream.errored instanceof Error);
-      // Nothing has read this stream. On HTTP/2 Koa would begin to, and so to write the order.
+      // Nothing has read this stream. On HTTP/2 Koa would read it, and it would write the order.
       else if (isDisconnected && stream instanceof Readable) {
         if (!Readable.isDisturbed(stream) && stream.readableFlowing !== true) stream.destroy();
       }

@@ -14,10 +14,7 @@ function bodyWithout(ctx: AnyContext): { readonly text: string; readonly type: s
   return { text, type: "text/plain; charset=utf-8" };
 }
 
-/**
- * Captures the answer of everything downstream from the context: after a client has left, Koa writes
- * nothing. An answer that bypasses Koa is captured from the response.
- */
+/** Captures an answer from the context, because Koa writes nothing to a client that has left. */
 export class ContextCapture implements Capture {
   readonly #ctx: AnyContext;
   readonly #wanted: WantedAnswer;
@@ -28,7 +25,7 @@ export class ContextCapture implements Capture {
   isDone = false;
   /** The body when middleware around the guard had answered, and the status that was set later. */
   #late: { readonly body: unknown; status?: number } | undefined;
-  /** The web stream that was the body then. */
+  /** The web stream that was the body when everything downstream had settled. */
   #web: ReadableStream | null | undefined;
 
   constructor(ctx: AnyContext, wanted: WantedAnswer) {
@@ -42,7 +39,7 @@ export class ContextCapture implements Capture {
     this.#response.failed();
   }
 
-  /** Koa ignores a status from now on, so it is noted. */
+  /** Koa ignores a status that is set from now on, so it is noted. */
   responseEnded(): void {
     const { body, res, response } = this.#ctx;
     if (this.#late !== undefined || this.#ctx.respond === false) return;
@@ -76,7 +73,7 @@ export class ContextCapture implements Capture {
       this.#payload = payload;
       this.#response.settle(payload);
     } catch {
-      // Such as a body that JSON cannot hold: Koa cannot send it either, and answers 500.
+      // JSON cannot hold the body, for example: Koa cannot send it either, and answers 500.
       if (isSent) return;
       this.#response.failed();
       this.isDone = status < 400;
@@ -112,7 +109,7 @@ export class ContextCapture implements Capture {
     const headers = this.#response.headers();
     const isAbsent = body === undefined || body === null;
     const { _explicitNullBody } = response as { readonly _explicitNullBody?: boolean };
-    // As Koa answers where the status, or an explicit `null`, excludes a body.
+    // Koa sends no body and no type where the status, or an explicit `null`, excludes a body.
     if ([204, 205, 304].includes(status) || (isAbsent && _explicitNullBody === true)) {
       delete headers["content-type"];
       return { status, headers, body: "" };
@@ -134,9 +131,9 @@ export class ContextCapture implements Capture {
   }
 }
 
-/** In the form that the body had, so that outer middleware treats it as at the first time. */
+/** Repeats the body in the form that it had, so that outer middleware treats it as before. */
 export function repeat(ctx: AnyContext, { body, headers, status }: StoredAnswer): void {
-  // Set before and after the body: assigning a body may set or replace the status.
+  // The status is set before and after the body, whose assignment may replace it.
   ctx.status = status;
   const type = headers["content-type"];
   if (body === undefined || (body.length === 0 && type === undefined)) {

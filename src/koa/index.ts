@@ -48,7 +48,7 @@ export function submitGuard<Ctx extends AnyContext = Context>(
   const resolved = resolveGuardOptions<Ctx, [Ctx]>(options, {
     reject: (ctx: AnyContext, { problem: { status, headers, body } }) => {
       ctx.status = status;
-      // The body before the headers: assigning it sets a `Content-Type`.
+      // Set the body before the headers: assigning it sets a `Content-Type`.
       ctx.body = body;
       ctx.set({ ...headers });
     },
@@ -105,7 +105,6 @@ function contentOf(ctx: AnyContext): RequestContent {
   return { req, url: ctx.originalUrl, body: request.body, hasParser: "body" in request, files };
 }
 
-/** Ends the lease once the body streams have ended. */
 function watch(ctx: AnyContext, bodies: BodyStreams, held: RequestLease, capture?: ContextCapture) {
   bodies.whenEnded(isDisconnected(ctx.req, ctx.res), ({ hasErrored, hasFailed }) => {
     // After its client has left, a stream may be torn down with an error that is not its own.

@@ -8,7 +8,7 @@ import { Releasing } from "./release.ts";
 import { type CallerCommand, type LockRuntime, publish, toLockError, write } from "./runtime.ts";
 import type { AcquireReply, AcquireRequest, Answered, NoAnswer } from "./store.ts";
 
-/** `holderId` is the owner id of a holder that is at work on the same submission. */
+/** Called once, in time. `holderId`: the owner id of a holder at work on the same submission. */
 export type OnEnd = (attempt: SubmissionAttempt, holderId: string | undefined) => void;
 
 /**
@@ -24,7 +24,7 @@ export type OnEnd = (attempt: SubmissionAttempt, holderId: string | undefined) =
  * ```
  */
 export class Acquiring extends Timer {
-  /** Rule 1: the lease counts from before the first send. */
+  /** Rule 1: the lease's time begins before the first send. */
   readonly #clock = new LeaseClock();
   readonly #endsAt: number;
   readonly #runtime: LockRuntime;
@@ -39,10 +39,7 @@ export class Acquiring extends Timer {
   #holderId: string | undefined;
   #ended = false;
 
-  /**
-   * @param onEnd called once, within `acquireTimeoutMs`.
-   * @param waitedMs what the caller has waited before, of the same `acquireTimeoutMs`.
-   */
+  /** @param waitedMs how much of `acquireTimeoutMs` the caller has waited already. */
   constructor(runtime: LockRuntime, command: CallerCommand, onEnd: OnEnd, waitedMs = 0) {
     super();
     this.#runtime = runtime;
@@ -67,7 +64,7 @@ export class Acquiring extends Timer {
     this.#newest = request;
     this.#copies++;
     command.inFlight.add(request);
-    // One timer for the next send or, if earlier, the end of `acquireTimeoutMs`.
+    // The timer fires at the next send or, if earlier, at the end of `acquireTimeoutMs`.
     const sendAt = now + command.times.commandTimeoutMs;
     this.#runtime.timers.set(this, Math.min(sendAt, this.#endsAt));
     write(this.#runtime.store, "acquire", request);
@@ -76,7 +73,7 @@ export class Acquiring extends Timer {
   override onDue(): void {
     const now = performance.now();
     if (now >= this.#endsAt) this.#unavailable();
-    // Rule 4, the confirm: the same command again. The store avoids a connection that is silent.
+    // Rule 4, the confirm: send the command again. The store avoids a connection that is silent.
     else this.#send(now);
   }
 
@@ -85,12 +82,11 @@ export class Acquiring extends Timer {
     if (reply.kind !== "unknown") this.#command.inFlight.resolve(request);
     if (reply.kind === "unsent") this.#copies--;
     if (this.#ended) return;
-    // Rule 3, the verdict.
     switch (reply.kind) {
       case "taken":
       case "mine": {
         const now = this.#clock.now();
-        // Rule 3: too late, because the caller was promised an answer within `acquireTimeoutMs`.
+        // Rule 3: too late. The caller was promised an answer within `acquireTimeoutMs`.
         if (now >= this.#endsAt) {
           this.#unavailable({ isHeld: true });
           break;
@@ -113,7 +109,7 @@ export class Acquiring extends Timer {
         this.#end({ outcome: "contended", expiresInMs, sameSubmission, isCooldown });
         break;
       }
-      // Rule 16: a record counts even if a request in flight took the key: rule 5.
+      // Rule 16: a record counts even if a request in flight took the key, which rule 5 retires.
       case "completed": {
         const { answer, ageMs } = completedOf(reply, request.command, this.#runtime.seal);
         this.#end({ outcome: "completed", answer, ageMs });
@@ -123,7 +119,7 @@ export class Acquiring extends Timer {
         this.#end({ outcome: "mismatched", inFlight: reply.inFlight });
         break;
       case "told":
-        // Only a look is answered so.
+        // The store tells a run's answer to looks alone, and an acquire is none.
         break;
       default:
         // The failure of an older request decides nothing: the timer of the newest goes on.
@@ -147,7 +143,7 @@ export class Acquiring extends Timer {
       this.#lostAReply = true;
     }
     const now = performance.now();
-    // Rejected with none in flight is certain: no request took effect and none will.
+    // A rejection with no request in flight is certain: no request took effect and none will.
     const isCertain = reply.kind === "rejected" && this.#command.inFlight.isEmpty;
     // No acquire is written after `acquireTimeoutMs`, and no failure postpones that end.
     if (isCertain || now >= this.#endsAt) {
@@ -160,7 +156,6 @@ export class Acquiring extends Timer {
     }
   }
 
-  /** `isHeld`: the key holds the owner id although nothing was acquired. */
   #unavailable({ isHeld = false } = {}): void {
     const lateMs = this.#clock.now() - this.#endsAt;
     const cause = toLockError(this.#lastFailure, this.#command.times.acquireTimeoutMs, lateMs);

@@ -1,7 +1,6 @@
 import { type Channel, channel } from "node:diagnostics_channel";
 import type { LostReason } from "../errors.ts";
 
-/** The key that a message is about. */
 interface OfKey {
   readonly key: string;
   readonly keyPrefix: string;
@@ -12,15 +11,15 @@ export interface AcquireMessage extends OfKey {
   readonly outcome: "acquired" | "contended" | "completed" | "mismatched" | "unavailable";
   /** How long the attempt took. Every duration of a message is in milliseconds. */
   readonly durationMs: number;
-  /** How often the acquire was written: again after a lost or late reply, or by a wrong clock. */
+  /** How many requests it took: more than one after a lost or late reply, or a wrong clock. */
   readonly copies: number;
-  /** Acquired: a reply was lost or late, so the acquire was sent again with the same owner id. */
+  /** `acquired`: a reply was lost or late, so the acquire was sent again with the same owner id. */
   readonly confirmed: boolean;
-  /** Acquired: the lease's fencing token, where the store has one. */
+  /** `acquired`: the lease's fencing token, where the store has one. */
   readonly fencingToken: number | undefined;
-  /** Contended: how long the key lives unless it is extended; `Infinity` if it holds no text. */
+  /** `contended`: how long the key lives unless it is extended; `Infinity` if it holds no text. */
   readonly expiresInMs: number | undefined;
-  /** Unavailable: why. */
+  /** `unavailable`: the reason. */
   readonly cause: Error | undefined;
 }
 
@@ -28,8 +27,8 @@ export interface AcquireMessage extends OfKey {
  * The outcome of a release. `released`: the key held the lease, and is free or in its cooldown now.
  * `gone`, `foreign`: the key no longer held the lease, and was free or held another value. `freed`:
  * a person had taken the lock away. `unconfirmed`: Redis has not answered in `acquireTimeoutMs` or
- * denies it; the release goes on, and at worst the key runs out within its TTL. After `complete`:
- * `released` for `recorded`, `unconfirmed` for the same, `gone` for any other.
+ * denies it; the release goes on, and at worst the key runs out within its TTL. After `complete`, a
+ * release is `released` for `recorded`, `unconfirmed` for `unconfirmed`, else `gone`.
  */
 export type ReleaseOutcome = "released" | "gone" | "freed" | "foreign" | "unconfirmed";
 
@@ -47,21 +46,21 @@ export interface ReleaseMessage extends OfKey {
 /**
  * The outcome of a complete. `recorded`: the answer is kept and the lock was released. `late`: the
  * answer is kept, but the key no longer held the lease. `duplicate`: another run of the submission
- * had recorded its answer, so it ran twice. `expired`: Redis got it after `retainMs`; nothing is
- * kept. `unconfirmed`: nothing is known to be kept. Redis has not answered within 2 ×
- * `acquireTimeoutMs` + `ttlMs` (the complete goes on in the background for up to `maxHoldMs`), the
+ * had recorded its answer, so the submission ran twice. `expired`: Redis got the complete after
+ * `retainMs`; nothing is kept. `unconfirmed`: nothing is known to be kept. Redis has not answered
+ * within 2 × `acquireTimeoutMs` + `ttlMs` (the lock goes on until `maxHoldMs` after the call), the
  * record's place holds another value, the lock was closed, or `release` was called before.
  */
 export type CompleteOutcome = "recorded" | "late" | "duplicate" | "expired" | "unconfirmed";
 
 /**
- * Published on `submit-lock:complete` once for each complete, at its end: where it goes on in the
- * background, up to `maxHoldMs` after its caller was told `unconfirmed`. So an `unconfirmed` message
- * is about an answer that was given up.
+ * Published on `submit-lock:complete` once for each complete, at its end. A caller may be told
+ * `unconfirmed` before: the lock goes on until `maxHoldMs` after the call. An `unconfirmed` message
+ * means that it no longer tries.
  */
 export interface CompleteMessage extends OfKey {
   readonly outcome: CompleteOutcome;
-  /** The submission's 22 characters, as the order table and `submit-lock answers` have them. */
+  /** The submission's 22 characters, as the order table and `submit-lock answers` show them. */
   readonly submission: string | undefined;
   /** From the call of `complete` to its outcome. */
   readonly durationMs: number;
@@ -69,7 +68,7 @@ export interface CompleteMessage extends OfKey {
   readonly heldMs: number;
   /** The length of the record, in characters (sealed: bytes). */
   readonly length: number;
-  /** Body or value was left out: the lock's unanswered records would have passed 8 Mi characters. */
+  /** No body or value is kept: the lock's unanswered records would have passed 8 Mi characters. */
   readonly bodyDropped: boolean;
   /** The reason of an `unconfirmed` outcome. */
   readonly cause: Error | undefined;
@@ -98,20 +97,20 @@ export interface LostMessage extends OfKey {
   readonly durationMs: number;
 }
 
-/** Published on `submit-lock:retire` when an owner id ends whose acquire had copies in flight. */
+/** Published on `submit-lock:retire` when a retire of an acquire's copies in flight has ended. */
 export interface RetireMessage extends OfKey {
-  /** `final`: no request can take effect any more. `abandoned`: unknown; a key left runs out. */
+  /** `final`: no copy can take effect any more. `abandoned`: one may; its key runs out. */
   readonly outcome: "final" | "abandoned";
   readonly durationMs: number;
 }
 
-/** Published on `submit-lock:replay` when a guard repeats an answer, kept or told. */
+/** Published on `submit-lock:replay` when a guard repeats an answer that was kept or told. */
 export interface ReplayMessage extends OfKey {
   /** The submission's 22 characters: equal in the message of the complete that is repeated. */
   readonly submission: string | undefined;
   /** How long ago the submission was completed, in milliseconds. */
   readonly ageMs: number;
-  /** The answer was not kept: the client was waiting for it. */
+  /** The answer was not kept: this client was waiting for it while the first request ran. */
   readonly isTold: boolean;
   /** The id's origin: the `Idempotency-Key` header, or the option `submissionId` (`derived`). */
   readonly source: "key" | "derived";
@@ -124,25 +123,25 @@ export interface StoreMessage {
    * the store has answered, and no attempt was unavailable in the 2 × `acquireTimeoutMs` after that.
    */
   readonly outcome: "away" | "back";
-  /** `away`: since the first request without an answer was sent. `back`: how long it was away. */
+  /** `away`: since the first request without an answer. `back`: how long the outage was. */
   readonly durationMs: number;
   readonly keyPrefix: string;
-  /** Away: why. */
+  /** `away`: the reason. */
   readonly cause: Error | undefined;
 }
 
 /**
  * Published on `submit-lock:refusal` when a guard refuses a request whose client waits, also where
- * the application's error handler answers. Never for one that was answered, run or repeated.
+ * the application's error handler answers. A request that runs or is repeated has none.
  */
 export interface RefusalMessage {
-  /** As in the header `Submit-Lock-Code`. */
+  /** The value of the header `Submit-Lock-Code`. */
   readonly code: string;
   /** The status of the guard's own answer; a function such as `onContended` may send another. */
   readonly status: number;
-  /** The submission's 22 characters, where it has an id. */
+  /** The submission's 22 characters; `undefined` where it has no id. */
   readonly submission: string | undefined;
-  /** `undefined` without a user. */
+  /** The user's key; `undefined` without a user. */
   readonly key: string | undefined;
   readonly keyPrefix: string;
 }
@@ -161,7 +160,6 @@ export interface SubmitLockChannels {
   "submit-lock:refusal": RefusalMessage;
 }
 
-/** A channel that knows the type of its messages. */
 export type ChannelOf<Message> = Channel & { readonly message?: Message };
 
 export const acquireChannel: ChannelOf<AcquireMessage> = channel("submit-lock:acquire");

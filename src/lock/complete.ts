@@ -15,12 +15,12 @@ import type { CompleteReply, CompleteRequest, NoAnswer, RecordBytes } from "./st
 /** Called once, within 2 × `acquireTimeoutMs` + `ttlMs`. */
 export type OnCompleted = OnReport<CompleteOutcome>;
 
-/** Beyond that a record has no body: that the submission was done matters more than its answer. */
+/** Above this sum a record has no body: that a submission was done matters more than its answer. */
 const maxPendingLength = 8 * 1024 * 1024;
 
 /**
- * Rule 17: a complete, sent until it is answered. Requests in flight are retired only after that: a
- * release before could leave neither record nor lock.
+ * Rule 17: a complete is sent until it is answered, and requests in flight are retired only after
+ * that: an earlier release could leave neither record nor lock.
  *
  * ```
  * answered ────▶ recorded, late, expired, duplicate; unconfirmed where the store cannot record
@@ -29,7 +29,7 @@ const maxPendingLength = 8 * 1024 * 1024;
  * ```
  */
 export class Completing extends UntilAnswered<CompleteRequest, CompleteReply, CompleteOutcome> {
-  // Rules 15 and 19: record, expiry and end of the cooldown are fixed once; each copy has the same.
+  // Rules 15 and 19: record, expiry and end of the cooldown are made once, and equal in each copy.
   readonly #record: RecordBytes;
   readonly #expiresAtMs: number;
   readonly #cooldownUntilMs: number;
@@ -58,8 +58,7 @@ export class Completing extends UntilAnswered<CompleteRequest, CompleteReply, Co
     const record = bodyDropped ? encode({ ...content, body: undefined, json: undefined }) : whole;
     const reportMs = patienceMs(times);
     const giveUpMs = Math.max(reportMs, times.maxHoldMs);
-    const { completeTimers } = runtime;
-    super(runtime, command, "complete", completeTimers, reportMs, giveUpMs, onCompleted);
+    super(runtime, command, "complete", runtime.completeTimers, reportMs, giveUpMs, onCompleted);
     this.#message = { submission: identity?.id, heldMs, length: record.length, bodyDropped };
     this.#record = record;
     this.#expiresAtMs = storeTimeMs + retainMs;
@@ -89,15 +88,14 @@ export class Completing extends UntilAnswered<CompleteRequest, CompleteReply, Co
       publish(duplicateChannel, this.command, {});
     }
     if (kind === "unrecordable") {
-      const cause = ownError(notARecord);
-      this.lastFailure = { kind: "rejected", cause, misconfigured: false };
+      this.lastFailure = { kind: "rejected", cause: ownError(notARecord), misconfigured: false };
     }
     this.end(kind === "unrecordable" ? "unconfirmed" : kind);
-    // Rule 17: retires only now, when the record is written or never will be.
+    // Rule 17: retire requests in flight only now, when the record is written or never will be.
     if (!this.command.inFlight.isEmpty) new Releasing(this.runtime, this.command).begin();
   }
 
-  /** Rule 14: `close` gives up this complete. */
+  /** Rule 14: `close` waits no longer for this complete. */
   drop(): void {
     this.end("unconfirmed", (cause) => new LockClosedError("close() gave it up", { cause }));
   }
@@ -109,7 +107,7 @@ export class Completing extends UntilAnswered<CompleteRequest, CompleteReply, Co
     this.hasEnded = true;
     this.runtime.completeTimers.clear(this);
     this.runtime.pendingRecordLength -= this.#record.length;
-    // Once, and only now: the caller may have been told `unconfirmed` long before.
+    // Published here and not in `report`: the caller may have been told `unconfirmed` long before.
     if (completeChannel.hasSubscribers) {
       const durationMs = performance.now() - this.startedAt;
       const cause = outcome === "unconfirmed" ? this.failure(closed) : undefined;

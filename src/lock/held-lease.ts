@@ -24,7 +24,7 @@ import type { LockTimes, OwnedReply } from "./store.ts";
  */
 export class LeaseClock {
   readonly startedAt: number = performance.now();
-  /** One more, because `wallClock.now()` is rounded down: without a sleep the monotonic clock counts. */
+  /** Keeps the wall clock up to 1 ms behind, so that without a sleep the monotonic clock counts. */
   readonly #wallOffset: number = wallClock.now() + 1 - this.startedAt;
 
   now(): number {
@@ -52,7 +52,7 @@ class Validity {
     this.renewed(startedAt);
   }
 
-  /** Answers may overtake each other. @param sentAt of the request that has renewed the key. */
+  /** Answers may overtake each other. @param sentAt when the answered request was sent. */
   renewed(sentAt: number): void {
     const { maxHoldMs, ttlMs } = this.#times;
     this.silentSince = undefined;
@@ -107,10 +107,7 @@ export class HeldLease extends Timer {
   /** Rule 19: the one retire of a lost lease, begun by the lease itself or by `release`. */
   #retired: Promise<Parameters<OnReleased>> | undefined;
 
-  /**
-   * @param clock begun before the first send: the lease counts from there.
-   * @param storeOffsetMs the store's clock at the acquire, less the lease's at its answer.
-   */
+  /** @param storeOffsetMs the store's time at the acquire, less the lease clock's at its answer. */
   constructor(
     runtime: LockRuntime,
     command: CallerCommand,
@@ -129,7 +126,7 @@ export class HeldLease extends Timer {
     this.#setTimer();
   }
 
-  /** Most handlers never look at it, so its parts are made on first use. */
+  /** Its parts are made on first use, because most handlers never look at the signal. */
   get signal(): AbortSignal {
     this.look();
     if (this.#aborter === undefined) {
@@ -146,8 +143,8 @@ export class HeldLease extends Timer {
   }
 
   /**
-   * Rule 7: the end is judged by the clock when the holder asks. A process that was stopped runs its
-   * timers later than the answer for which its handler waits: it would place a second order.
+   * Rule 7: the clock decides when the holder asks. In a process that was stopped, the answer for
+   * which a handler waits may come before its timers: the handler would place a second order.
    */
   look(): void {
     if (this.clock.now() >= this.validity.notifyAt) this.lose(this.#endReason);
@@ -176,7 +173,7 @@ export class HeldLease extends Timer {
       return;
     }
     this.runtime.active.done();
-    // Rule 19: only a lease that is not lost leaves a cooldown, and its end is stamped once.
+    // Rule 19: only a lease that is not lost leaves a cooldown, whose end is equal in each copy.
     const cooldownUntilMs = cooldownMs === 0 ? 0 : this.#storeTimeMs() + cooldownMs;
     const { clock } = this;
     const { validUntil } = this.validity;
@@ -184,7 +181,7 @@ export class HeldLease extends Timer {
     const { command, runtime } = this;
     const record =
       told && command.submission && encodeRecord(command, told, this.#storeTimeMs(), runtime.seal);
-    // Rule 5: also retires the requests of the acquire that are in flight.
+    // Rule 5: this release also retires the requests of the acquire that are in flight.
     const ends = { isValid, onReleased, cooldownUntilMs, told: record };
     new Releasing(this.runtime, this.command, ends).begin();
   }
@@ -211,7 +208,7 @@ export class HeldLease extends Timer {
       this.#orderEnds();
     } else this.runtime.active.done();
     this.#isReleased = true;
-    // Rule 17: for at most so long, until the complete is answered.
+    // Rule 17: the watchdog keeps the lock until the complete is answered, and no longer than this.
     this.#extendUntil = now + patienceMs(this.command.times);
     completing.begin();
   }
@@ -228,13 +225,13 @@ export class HeldLease extends Timer {
       const durationMs = this.clock.now() - this.clock.startedAt;
       publish(lostChannel, command, { outcome: reason, fencingToken, durationMs });
     }
-    // Rule 19: a lost lease retires itself. Where the key may still be its own, it waits for the
-    // end of its time, so that the holder can stop; after `close` the key runs out by itself.
+    // Rule 19: a lost lease retires itself. Where the key may still hold it, the retire waits for
+    // the end of its time, so that the holder can stop; after `close` the key runs out by itself.
     if (reason === "freed" || reason === "overtaken") this.#retire();
     else if (reason !== "closed") this.#setTimer(this.validity.endsAt);
-    // Last, because listeners of the signal may call `release` or `complete`.
+    // Abort last: listeners of the signal may call `release` or `complete`.
     this.#signalContext?.runInAsyncScope(() => this.#aborter?.abort(lost));
-    // Now: the connection may be closed by the end of its time.
+    // Leave the trace now: at the end of the lease's time the connection may be closed.
     if (reason === "closed" && !this.#isReleased) this.#outlives(reason);
   }
 
@@ -245,7 +242,7 @@ export class HeldLease extends Timer {
   }
 
   #retire(onReleased?: OnReleased): void {
-    // An earlier retire may have deleted the key: then this release found the lease gone.
+    // An earlier retire may have deleted the key: then this release finds the lease gone.
     const isGone = this.#retired !== undefined;
     this.#retired ??= new Promise((resolve) => {
       const onRetired: OnReleased = (...result) => resolve(result);
@@ -257,7 +254,7 @@ export class HeldLease extends Timer {
     );
   }
 
-  /** A connection came up. Earlier extends may have been lost. */
+  /** Called when a connection came up: earlier extends may have been lost. */
   extendNow(): void {
     // A listener of another lease's signal may have ended this one a moment ago.
     if (this.#isWatched && this.validity.extendAt < Number.POSITIVE_INFINITY) {
@@ -270,10 +267,9 @@ export class HeldLease extends Timer {
     this.runtime.watchdogs.clear(this);
   }
 
-  /** @param at by the lease's clock, which may be ahead of that of the wheel. */
+  /** @param at by the lease's clock, which may be ahead of the wheel's. */
   #setTimer(at = Math.min(this.validity.extendAt, this.validity.notifyAt)): void {
-    const aheadMs = this.clock.now() - performance.now();
-    this.runtime.watchdogs.set(this, at - aheadMs);
+    this.runtime.watchdogs.set(this, at - (this.clock.now() - performance.now()));
   }
 
   override onDue(): void {
@@ -317,14 +313,14 @@ export class HeldLease extends Timer {
     if (this.runtime.awaySince !== undefined && !isNoAnswer(reply)) {
       this.runtime.storeAnswers(this.command);
     }
-    // After `release` or a loss an answer counts no longer: the key may have been deleted by us.
+    // After `release` or a loss the answer is ignored: we may have deleted the key ourselves.
     if (!this.#isWatched) return;
     if (kind === "freed") this.#end("freed");
     if (kind === "gone" || kind === "foreign") this.#end("overtaken");
     // Any other answer is a failure: the timer is already set for the next try.
     if (kind !== "done") return;
     // Rule 7: our owner id in the key proves that no other held it in between, even after the lease
-    // has expired: unless a late request of the acquire may have taken the key again.
+    // has expired. It does not where a late request of the acquire may have taken the key again.
     if (this.#mayBeRetaken && this.clock.now() >= this.validity.validUntil) {
       this.#end("expired");
       return;

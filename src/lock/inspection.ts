@@ -3,10 +3,10 @@ import type { LostReason } from "../errors.ts";
 /**
  * The content of a user's key, for a person who looks at it. Every duration is in whole
  * milliseconds by the store's own clock and not below 0; the life of a key without an expiry is
- * `Infinity` (`null` in JSON). An `id` is the argument of `free`: the first 8 hex digits of the
- * owner id, or of a SHA-1 of a value that is not ours (of the key's name if it holds no text) and of
- * the moment at which it expires. Without an expiry it is of the value alone, and a newer lock with
- * the same value has the same id. No owner id is shown whole.
+ * `Infinity` (`null` in JSON). An `id` is the argument of `free`, and never a whole owner id: the
+ * first 8 hex digits of the owner id or, for a value that is not ours, of a SHA-1 of the value (of
+ * the key's name if it holds no text) and its moment of expiry. Without an expiry the value is
+ * hashed alone, so that a newer lock with the same value has the same id.
  */
 export type Inspection = (
   | { readonly state: "free" }
@@ -15,11 +15,11 @@ export type Inspection = (
   | CooldownInspection
   | ForeignInspection
 ) & {
-  /** The user's last order whose lock has run out under it: it may still be at work. */
+  /** The user's last order that has outlived its lock: it may still be at work. */
   readonly outlived?: OutlivedOrder;
 };
 
-/** Seen until the order ends, for an hour at most, beside whatever the key holds now. */
+/** An order that has outlived its lock. Shown until it ends, for an hour at most. */
 export interface OutlivedOrder {
   /** The process that has taken its lock, such as `web-3:4711`. */
   readonly holder: string;
@@ -36,7 +36,7 @@ export interface HeldInspection {
   readonly id: string;
   /** The process that took it, such as `web-3:4711`; `""` if the value names none. */
   readonly holder: string;
-  /** How long ago it was taken. `undefined`, as `renewedMs` and `endsInMs`, without times. */
+  /** How long it is held. `undefined`, like `renewedMs` and `endsInMs`, if no times are known. */
   readonly heldMs: number | undefined;
   /** How long ago it was renewed; much more than `ttlMs` / 3 means that renewals are missing. */
   readonly renewedMs: number | undefined;

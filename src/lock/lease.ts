@@ -56,7 +56,6 @@ export type SubmissionAttempt =
       readonly inFlight: boolean;
     };
 
-/** How every attempt on a closed lock ends. */
 export function closedAttempt(): Extract<Attempt, { outcome: "unavailable" }> {
   return { outcome: "unavailable", cause: new LockClosedError("this lock was closed by close()") };
 }
@@ -72,9 +71,9 @@ export interface Lease {
    * (`expired`, `max-hold`) is lost the smaller of 1 s and a tenth of `ttlMs` before its end. Never
    * aborts once `release` or `complete` was called.
    *
-   * A look at it (`aborted`, `reason`, `throwIfAborted`) is judged by the clock, also in a process
-   * that was stopped or on a machine that slept; its listeners are told when a timer has run. Between
-   * a look and the database a process can still stop: keep a unique key in the order table, too.
+   * Reading `aborted` or `reason`, or calling `throwIfAborted`, checks the clock, also in a process
+   * that was stopped or on a machine that slept; listeners are called by a timer. Between the check
+   * and the database a process can still stop: keep a unique key in the order table, too.
    */
   readonly signal: AbortSignal;
   /**
@@ -83,8 +82,8 @@ export interface Lease {
    */
   readonly fencingToken: number | undefined;
   /**
-   * The submission, for `SubmissionTable` of `submit-lock/sql`: as `identify` makes it, or as
-   * `submission` of a guarded request. `undefined` for a lock alone.
+   * The submission, as `identify` or `submission` of a guarded request has it, for
+   * `SubmissionTable` of `submit-lock/sql`. `undefined` for a lock alone.
    */
   readonly submission: SubmissionIdentity | undefined;
   /** How long the lease is valid unless extended, in ms; 0 once lost, released or completed. */
@@ -92,8 +91,7 @@ export interface Lease {
   /**
    * Releases the lock. Never rejects and need not be awaited: it settles within about
    * `acquireTimeoutMs`, and goes on in the background if Redis is silent. A second call returns the
-   * promise of the first. After `complete`, it settles when that does.
-   *
+   * promise of the first. After `complete`, it settles with that promise.
    * @throws InvalidOptionError for an invalid option.
    */
   release(options?: ReleaseOptions & ToldOptions): Promise<ReleaseOutcome>;
@@ -102,7 +100,6 @@ export interface Lease {
    * same submission is `completed` with this answer. A lost lease can be completed, too. Never
    * rejects and need not be awaited: it settles within about 2 × `acquireTimeoutMs` + `ttlMs`. A
    * second call returns the promise of the first; after `release` it is `unconfirmed`.
-   *
    * @throws InvalidOptionError for an invalid argument, or a lease acquired without a submission.
    */
   complete(answer: AnswerToStore, options?: ReleaseOptions): Promise<CompleteOutcome>;
@@ -117,8 +114,7 @@ export type LockedWork<Result> = (lease: Lease) => Result | PromiseLike<Result>;
 export interface ReleaseOptions {
   /**
    * For how long every acquire for the user is contended, in milliseconds; 0 to 60 000. Only a
-   * lease that is still held leaves a cooldown.
-   * @defaultValue 0
+   * lease that is still held leaves a cooldown. @defaultValue 0
    */
   readonly cooldownMs?: number | undefined;
 }
@@ -132,7 +128,6 @@ export interface ToldOptions {
   readonly told?: AnswerToStore | undefined;
 }
 
-/** The lease that users get. */
 export class UserLease implements Lease {
   readonly #held: HeldLease;
   #released: Promise<ReleaseOutcome> | undefined;
@@ -142,7 +137,7 @@ export class UserLease implements Lease {
     this.#held = held;
   }
 
-  // Getters of the prototype, so that a serialised or logged lease does not show the owner id.
+  // These getters are on the prototype, so that a serialised or logged lease hides the owner id.
   get key(): string {
     return this.#held.command.key;
   }
@@ -203,15 +198,14 @@ export class UserLease implements Lease {
     return this.#complete(answer, cooldownMs);
   }
 
-  /** For `check`, and a lock that was closed. Static, as the next: holders do not see it. */
+  /** Used by `check` and a lock that was closed. Static, like the next: holders do not see it. */
   static heldOf(lease: Lease): HeldLease {
     return (lease as UserLease).#held;
   }
 
-  /** For `once`: `json` is its value, if that is kept. */
+  /** Used by `once`. @param json the value, if it is kept. */
   static completeWithValue(lease: UserLease, json: string | undefined): Promise<CompleteOutcome> {
-    // No guard keeps or repeats an answer of status 100, so a guard of a version that does not know
-    // values refuses the submission.
+    // No guard repeats a status of 100: one of an older version, which knows no values, refuses.
     return lease.#complete({ status: 100, json }, 0);
   }
 
@@ -241,13 +235,13 @@ export class UserLease implements Lease {
     return cooldownMs;
   }
 
-  /** For JSON and loggers: never the owner id. */
+  /** Used by JSON and loggers, which must not show the owner id. */
   toJSON(): { key: string; remainingMs: number } {
     return { key: this.key, remainingMs: Math.floor(this.#held.remainingMs()) };
   }
 }
 
-// Not a member in the class body, because declaration files cannot name the key `inspect.custom`.
+// Defined here, because declaration files cannot name the key `inspect.custom`.
 Object.defineProperty(UserLease.prototype, inspect.custom, {
   value(this: UserLease): string {
     return `Lease ${inspect(this.toJSON())}`;

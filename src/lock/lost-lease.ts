@@ -33,14 +33,10 @@ export function lookedAt(signal: AbortSignal, look: () => void): void {
   });
 }
 
-/** How long, in ms, an order is seen that has outlived its lock and never ends. */
+/** How long, in ms, `inspect` shows an order that has outlived its lock and never ends. */
 const outlivedMs = 3_600_000;
 
-/**
- * Rule 19: the lock has run out, and its order has not ended.
- *
- * @param endedAtMs the store's time.
- */
+/** Rule 19: traces an order whose lock has run out. @param endedAtMs the store's time. */
 export function outlives(
   runtime: LockRuntime,
   command: CallerCommand,
@@ -63,7 +59,7 @@ export function orderEnds(runtime: LockRuntime, command: CallerCommand): void {
   writeTrace(runtime, command, undefined, 2 * patienceMs(command.times));
 }
 
-/** Once, and for a person: no order waits for it, and a lost end is over with the hour. */
+/** Sent once: only a person reads the trace, and one whose end was lost runs out in an hour. */
 function writeTrace(
   { store }: LockRuntime,
   command: CallerCommand,

@@ -32,7 +32,7 @@ import { pauseBeforeRetry } from "./waiting.ts";
 
 /** Options of `free`. */
 export interface FreeOptions {
-  /** The id that `inspect` returned: at least 8 hex digits. Another value is left alone. */
+  /** The id that `inspect` returned: at least 8 hex digits. A key with another id is left alone. */
   readonly id: string;
   /** The person who frees, for others who look at the lock. 1 to 64 characters. */
   readonly by: string;
@@ -40,8 +40,7 @@ export interface FreeOptions {
   readonly reason: string;
   /**
    * Deletes the key at once. A holder that is alive is notified only by its next renewal, up to
-   * `ttlMs` / 3 later: two submissions at a time are possible until then.
-   * @defaultValue false
+   * `ttlMs` / 3 later: two submissions at a time are possible until then. @defaultValue false
    */
   readonly now?: boolean | undefined;
 }
@@ -73,7 +72,7 @@ export interface LockStats {
   readonly attempting: number;
   /** Leases that are not lost, and for which neither `release` nor `complete` was called. */
   readonly held: number;
-  /** Releases, retires and completes that are still sent; no release that Redis has denied. */
+  /** Releases, retires and completes that are still sent, except releases that Redis has denied. */
   readonly retiring: number;
   /** Requests and calls of `once` that wait for the end of the same submission; at most 2 000. */
   readonly waiting: number;
@@ -107,16 +106,11 @@ export async function free(
   }
   if (typeof now !== "boolean") throw invalidOption("now", "true or false", now);
   const by = checkText("by", options.by, 64);
-  const reason = checkText("reason", options.reason, 200);
-  const asked = { id: id.toLowerCase(), by, reason, now };
+  const asked = { id: id.toLowerCase(), by, reason: checkText("reason", options.reason, 200), now };
   return (await ask<FreeReply>(store, "free", command, asked)).result;
 }
 
-/**
- * Looks at the record, and deletes it if it is still the one of that run.
- *
- * @param commands the places where the record may be.
- */
+/** Deletes the record that it has read. @param commands the places where the record may be. */
 export async function forget(
   { seal, store }: LockRuntime,
   commands: readonly CallerCommand[],
@@ -135,9 +129,8 @@ export async function forget(
     const { kind } = await ask<ForgetReply>(store, "forget", command, { run });
     if (kind === "inFlight") return { outcome: "in-flight" };
     if (kind === "changed") return { outcome: "changed" };
-    // Absent: an earlier copy of this request has deleted it, or it has just run out.
-    const submission = command.identity?.id;
-    publish(forgetChannel, command, { submission, by, reason, ageMs });
+    // `absent` counts too: an earlier copy of this request has deleted it, or it has just run out.
+    publish(forgetChannel, command, { submission: command.identity?.id, by, reason, ageMs });
     return { outcome: "forgotten", answer, ageMs };
   }
   return { outcome: "none" };
@@ -174,7 +167,7 @@ export async function check(runtime: LockRuntime, command: CallerCommand): Promi
   }
   const held = UserLease.heldOf(attempt.lease);
   const { times } = command;
-  // 1 ms more than the life that the key has: otherwise the extend would write nothing.
+  // 1 ms more than the key's life: an extend to the life that it has would write nothing.
   const longer = { ...command, times: { ...times, ttlMs: times.ttlMs + 1 } };
   const extended = await within(
     times.acquireTimeoutMs,
@@ -194,7 +187,7 @@ export async function check(runtime: LockRuntime, command: CallerCommand): Promi
 
 /**
  * Sends the same request until one copy is answered or rejected, for up to `acquireTimeoutMs`. Two
- * may be executed: a second inspect changes nothing; a second free finds the tombstone, or no key.
+ * copies may be executed: a second inspect changes nothing; a second free finds the tombstone.
  */
 async function ask<Reply extends { readonly kind: string }>(
   store: LockStore,

@@ -16,8 +16,8 @@ import { ownHolder } from "./waiting.ts";
 /** Options of `once`. */
 export interface OnceOptions {
   /**
-   * How long to wait for the value while the same submission is in flight, in milliseconds; 0 to
-   * 30 000. Another submission's lock and an absent Redis are not waited for.
+   * How long to wait for the value while the same submission is in flight, in milliseconds; 0 to 30
+   * 000. Another submission's lock, or a Redis that is away, is an error at once.
    * @defaultValue 5 000
    */
   readonly waitMs?: number | undefined;
@@ -26,8 +26,8 @@ export interface OnceOptions {
 /** The value of a submission, and where it is from. */
 export interface OnceResult<Value> {
   /**
-   * What `work` returned, read back from JSON, for the first caller too: a `Date` is a string, and
-   * a member that is `undefined` or a function is absent.
+   * The value that `work` returned, read back from JSON, for the first caller too: a `Date` is a
+   * string, and a member that is `undefined` or a function is absent.
    */
   readonly value: Value;
   /** `false` where this call has run `work`, `true` where the value is that of an earlier call. */
@@ -85,7 +85,7 @@ export async function once<Value>(
         attempt.inFlight,
       );
     case "told":
-      // By a guard for its own repeats: it is the answer of a request, and no value.
+      // A guard told this to its own repeats: it is the answer of a request, and no value.
       throw contendedError({ expiresInMs: 0, sameSubmission: true, hasEnded: true }, "");
   }
 }
@@ -130,9 +130,7 @@ async function run<Value>(
   }
   const json = jsonOf(returned, "the submission is recorded as done, and does not run again");
   const isKept = typeof json === "string" && Buffer.byteLength(json) <= maxValueBytes;
-  const completed = UserLease.completeWithValue(lease, isKept ? json : undefined);
-  await within(acquireTimeoutMs, completed);
+  await within(acquireTimeoutMs, UserLease.completeWithValue(lease, isKept ? json : undefined));
   if (json instanceof InvalidValueError) throw json;
-  const value = json === "" ? undefined : JSON.parse(json);
-  return { value, replayed: false, ageMs: 0 };
+  return { value: json === "" ? undefined : JSON.parse(json), replayed: false, ageMs: 0 };
 }

@@ -22,9 +22,8 @@ export interface SubmitLockOptions {
    */
   readonly ttlMs?: number | undefined;
   /**
-   * How long after its acquire a lease is still extended at most. From `ttlMs` to 600 000; equal to
-   * `ttlMs` means that a lease is never extended.
-   * @defaultValue the larger of 60 000 and `ttlMs`
+   * How long after its acquire a lease is extended at most. From `ttlMs` to 600 000; equal to
+   * `ttlMs` means that a lease is never extended. @defaultValue the larger of 60 000 and `ttlMs`
    */
   readonly maxHoldMs?: number | undefined;
   /**
@@ -39,19 +38,19 @@ export interface SubmitLockOptions {
    */
   readonly commandTimeoutMs?: number | undefined;
   /**
-   * The beginning of every key, before the user id: another one for each shop that shares a Redis,
-   * because a user id is one user to all locks of one prefix. 1 to 128 characters without whitespace,
+   * The beginning of every key, before the user id. Shops on one Redis need different ones: to
+   * locks of one prefix, equal user ids are one user. 1 to 128 characters without whitespace,
    * braces, control or format characters, at the end one that no encoded id has, such as `:`.
    * @defaultValue "lock:submit:"
    */
   readonly keyPrefix?: string | undefined;
   /**
-   * The key of a user, for a shop that moves here from a lock with keys of its own: it begins with
-   * `keyPrefix`, which may then end in any character, has at most 512 bytes, and no whitespace,
-   * braces, control or format characters. It is checked at each call. `check` and the commands also
-   * ask for ids that are no users. **Different users need different keys: that is for the shop to
-   * promise**, and nothing notices if it does not hold. Nor may a key be another one with `:` and
-   * more behind it, if the client's prefix has a hash tag.
+   * Returns the key of a user, for a shop that moves here from a lock with keys of its own. A key
+   * begins with `keyPrefix`, which may then end in any character, has at most 512 bytes, and no
+   * whitespace, braces, control or format characters. It is checked at each call. `check` and the
+   * commands also pass ids that are not users. **Different users need different keys: the shop must
+   * ensure that**, because the lock cannot notice. If the client's prefix has a hash tag, no key
+   * may be another key followed by `:` and more.
    * @param userId as text: `"42"` for `42`.
    * @defaultValue `keyPrefix` and the id, percent-encoded
    */
@@ -96,11 +95,11 @@ export function resolveLockOptions(options: SubmitLockOptions): Resolved {
 }
 
 /**
- * Rule 11. A given value is kept, and defaults are fitted to it: `{ maxHoldMs: 5_000 }` alone means
- * a `ttlMs` of 5 000. Only given values that are out of bounds or contradict each other are an error.
+ * Rule 11: a given value is kept, and defaults fit it: `{ maxHoldMs: 5_000 }` means a `ttlMs` of 5
+ * 000. Only given values that are out of bounds or contradict each other are an error.
  */
 function resolveTimes(options: SubmitLockOptions): LockTimes {
-  // Given values are checked by themselves first, so that no default is derived from nonsense.
+  // Given values are checked first, so that no default is derived from an invalid one.
   const given = {
     ttlMs: checkIfGiven("ttlMs", options.ttlMs, 100, longestTtlMs),
     maxHoldMs: checkIfGiven("maxHoldMs", options.maxHoldMs, 100, 600_000),

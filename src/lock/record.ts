@@ -16,8 +16,8 @@ export interface StoredAnswer {
   /** `undefined` where the body was not kept; a body without bytes is an empty array. */
   readonly body?: Uint8Array | undefined;
   /**
-   * The value that `once` has kept, and not an HTTP answer: then `status` is 100, and there are no
-   * headers and no body. A value that `once` could not keep leaves the status alone.
+   * The value that `once` has kept, if the record is not an HTTP answer: then `status` is 100,
+   * without headers and body. If `once` could not keep its value, there is the status alone.
    */
   readonly returned?: { readonly value: unknown } | undefined;
   /** The submission was completed, and its record cannot be read: then `status` is 100. */
@@ -65,7 +65,7 @@ function isStatus(status: unknown): status is number {
   return Number.isInteger(status) && (status as number) >= 100 && (status as number) <= 599;
 }
 
-/** Not for an iterable: a `Headers` or a `Map` has no members, and its headers would be dropped. */
+/** Refuses an iterable: a `Headers` or a `Map` has no members, so its headers would be dropped. */
 function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
   return typeof value === "object" && value !== null && !(Symbol.iterator in value);
 }
@@ -75,22 +75,20 @@ function isHeaderValue(value: unknown): boolean {
   return typeof value === "string";
 }
 
-/** Its version, fingerprint, owner id, and the sign by which scripts know a record. */
+/** A record's version, fingerprint and owner id, and the sign by which scripts know a record. */
 const head = /^1[\w-]{22}[0-9a-f-]{36}=/;
 const headLength = 60;
-/** The length of the description that is behind the head, in bytes, as hexadecimal digits. */
+/** The hexadecimal digits, behind the head, of the description's length in bytes. */
 const lengthDigits = 6;
 
-/** The members of a command that its record is bound to. */
 type Place = Pick<CallerCommand, "key" | "submission">;
 
 /**
- * The bytes of a record: its head, the length of a description, the description, and the body as it
- * is. The description is JSON with short names, because a shop keeps millions: `s` is the status, `t`
- * the store's time, `h` the headers, `b` the body's length in bytes, absent without a body. With `v`
- * the body is the value of `once` as JSON, and empty for `undefined`. With a seal, everything behind
- * the head is encrypted, and `i` is the submission's id, which the store has as an HMAC alone.
- *
+ * The bytes of a record: its head, the length of a description, the description, and the body. The
+ * description is JSON with short names, because a shop keeps millions: `s` is the status, `t` the
+ * store's time, `h` the headers, `b` the body's length in bytes, absent without a body. With `v`,
+ * the body is the value of `once` as JSON, empty for `undefined`. With a seal, all behind the head
+ * is encrypted, and `i` is the submission's id, of which the store has only an HMAC.
  * @returns text where the body is text: clients write that faster than bytes.
  */
 export function encodeRecord(
@@ -122,18 +120,17 @@ function placeOf({ key, submission }: Place, head: string): string {
   return `${key}\n${submission?.id}\n${head}`;
 }
 
-/** Shares the record's memory where that is not a text. */
+/** Bytes are not copied: the buffer shares their memory. */
 function bytesOf(text: RecordBytes): Buffer {
   if (typeof text === "string") return Buffer.from(text);
   return Buffer.from(text.buffer, text.byteOffset, text.byteLength);
 }
 
-/** A record as it was read. */
 export interface ReadRecord {
-  /** The store's time, in ms; 0 where nothing can be read. */
+  /** When the answer was recorded, by the store's clock in ms; 0 where nothing can be read. */
   readonly createdMs: number;
   readonly answer: StoredAnswer;
-  /** The submission's id, where the store has its HMAC. */
+  /** The submission's id, from a sealed record: the store has only its HMAC. */
   readonly id?: string | undefined;
 }
 
@@ -150,7 +147,6 @@ export function decodeRecord(record: RecordBytes, place: Place, seal?: Seal): Re
   return (head.test(text) && decodeContent(content)) || unreadable("damaged");
 }
 
-/** The owner id of the run that has recorded. */
 export function ownerOf(record: RecordBytes): string {
   return bytesOf(record).toString("latin1", 23, 59);
 }
@@ -169,7 +165,7 @@ function decodeContent(bytes: Buffer): ReadRecord | undefined {
   if (!isStatus(status) || createdMs < 0 || (b ?? 0) !== rest.length) return undefined;
   if (!isRecord(h) || !Object.values(h).every(isHeaderValue)) return undefined;
   const id = typeof i === "string" ? i : undefined;
-  // Without a prototype, so that a header named `__proto__` is a header and nothing else.
+  // The headers have no prototype, so that one named `__proto__` is a header and nothing else.
   const headers: AnswerHeaders = Object.assign(Object.create(null), h);
   if (v === undefined) {
     return { createdMs, id, answer: { status, headers, body: b === undefined ? undefined : rest } };
@@ -209,8 +205,7 @@ export function completedOf(
 ): FoundAnswer {
   const { answer, createdMs, id = place.submission?.id ?? "" } = decodeRecord(record, place, seal);
   if (answer.unreadable === undefined) {
-    const ageMs = Math.max(0, storeTimeMs - createdMs);
-    return { answer, ageMs, completedAt: createdMs, id };
+    return { answer, ageMs: Math.max(0, storeTimeMs - createdMs), completedAt: createdMs, id };
   }
   warnOnce(
     "SUBMIT_LOCK_UNREADABLE_RECORD",
@@ -219,7 +214,7 @@ export function completedOf(
   return { answer, ageMs: 0, completedAt: storeTimeMs, id };
 }
 
-/** For an operator. */
+/** Advice to an operator, for a process warning. */
 const remedies: Readonly<Record<Unreadable, string>> = {
   "sealed with another key": "Add the key that sealed it to seal.keys of every process",
   damaged: "Look for the order, then forget the record, or let it run out",
@@ -228,11 +223,7 @@ const remedies: Readonly<Record<Unreadable, string>> = {
 /** The longest value of `once` that is kept, as JSON in UTF-8. */
 export const maxValueBytes = 1_048_576;
 
-/**
- * Returns `""` for `undefined`, and an error for a value that JSON cannot say.
- *
- * @param consequence what has become of the submission, for the message.
- */
+/** Returns `""` for `undefined`, and an error, with `consequence`, for what JSON cannot say. */
 export function jsonOf(value: unknown, consequence: string): string | InvalidValueError {
   if (value === undefined) return "";
   let cause: unknown;

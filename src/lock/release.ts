@@ -12,20 +12,20 @@ import {
 } from "./runtime.ts";
 import type { LockRequest, NoAnswer, OwnedReply, RecordBytes, ReleaseRequest } from "./store.ts";
 
-/** How long, in ms, until a request that was not written is sent again, or one of a retire. */
+/** The pause, in ms, before a request is sent again that was not written, or that retires. */
 const retryEveryMs = 50;
 
-/** How long, in ms, until it is sent again after the server's errors: 50, 100, 200, … up to this. */
+/** The longest pause, in ms, after errors of the server: 50, 100, 200, … up to this. */
 const longestPauseMs = 1_000;
 
-/** How long an answer is told, in ms, beside one `commandTimeoutMs`: more than two pauses of a waiter. */
+/** How long a told answer is kept, in ms, plus `commandTimeoutMs`: over two pauses of a waiter. */
 const toldMs = 1_000;
 
 /** Called once with the outcome; `cause` says why it is unconfirmed. */
 export type OnReport<Outcome> = (outcome: Outcome | "unconfirmed", cause?: Error) => void;
 
 /**
- * A release or a complete: sent until the store has executed it, also after the report.
+ * A release or a complete, sent until the store has executed it, also after the report.
  *
  * ```
  * sent ── answered ─────────────────────────▶ decided by the subclass
@@ -46,10 +46,9 @@ export abstract class UntilAnswered<
   readonly startedAt: number = performance.now();
   protected readonly runtime: LockRuntime;
   protected readonly command: CallerCommand;
-  /** An earlier try was not answered, or `unknown`: it may have taken effect. */
+  /** An earlier try got no answer or `unknown`: it may have taken effect. */
   protected isAmbiguous = false;
   protected lastFailure: NoAnswer | undefined;
-  /** The store does not permit the command. */
   protected isDenied = false;
   protected hasEnded = false;
   readonly #method: "release" | "complete";
@@ -60,7 +59,6 @@ export abstract class UntilAnswered<
   #unanswered: Request | undefined;
   #sentAt = 0;
   #failures = 0;
-  /** The time of the next send after an error of the server. */
   #notBefore = 0;
 
   /** The caller waits for `reportAfterMs`; the request is sent again until `giveUpAfterMs`. */
@@ -85,13 +83,12 @@ export abstract class UntilAnswered<
 
   protected abstract request(): Request;
 
-  /** The store has executed the request and answered. */
   protected abstract executed(reply: Exclude<Reply, NoAnswer>, request: Request): void;
 
   /** No further request is sent: `giveUpAfterMs` is over, unless the subclass says otherwise. */
   protected abstract end(): void;
 
-  /** Misconfigured, for the first time. */
+  /** Called when the store first says that it does not permit the command. */
   protected denied(): void {}
 
   send(now: number): void {
@@ -102,7 +99,6 @@ export abstract class UntilAnswered<
     write(this.runtime.store, this.#method, request as never);
   }
 
-  /** Sets one timer for the next look, in 50 ms, or, if earlier, the end of `reportAfterMs`. */
   #setTimer(now: number): void {
     const dueAt = now + retryEveryMs;
     const reportAt = this.startedAt + this.#reportAfterMs;
@@ -136,12 +132,12 @@ export abstract class UntilAnswered<
     const now = performance.now();
     if (reply.kind === "unknown" && !this.isAmbiguous) {
       this.isAmbiguous = true;
-      // The first time at once: another connection may be ready.
+      // The first time, send again at once: another connection may be ready.
       this.send(now);
       return;
     }
     if (reply.kind === "unsent" || (reply.kind === "unknown" && !reply.isAnswered)) return;
-    // A quota or a full disk is not over sooner for being asked 20 times a second with each record.
+    // Pause longer: a quota or full disk is not over sooner if each record asks 20 times a second.
     const isFinal = reply.kind === "rejected" && reply.misconfigured;
     const pauseMs = isFinal ? longestPauseMs : retryEveryMs * 2 ** this.#failures++;
     this.#notBefore = now + Math.min(pauseMs, longestPauseMs);
@@ -179,9 +175,7 @@ interface ReleaseEnds {
   /** Whether only this release can have deleted the key until now. */
   readonly isValid?: () => boolean;
   readonly onReleased?: OnReleased | undefined;
-  /** The end of a cooldown by the store's clock; 0 for none. */
   readonly cooldownUntilMs?: number;
-  /** The answer of the run, for those who wait for it. */
   readonly told?: RecordBytes | undefined;
 }
 
@@ -232,15 +226,15 @@ export class Releasing extends UntilAnswered<Request, OwnedReply, ReleaseOutcome
       told: this.#told,
       answer: (reply) => this.answered(request, reply),
     };
-    // Rule 25: only the first send. Nothing may stand between the lock and its end.
+    // Rule 25: only the first send has it. An answer that cannot be written must not keep the lock.
     this.#told = undefined;
     return request;
   }
 
   protected override executed(reply: Exclude<OwnedReply, NoAnswer>, request: Request): void {
     const { kind } = reply;
-    // Rule 8: only an earlier try can have deleted the key of a lease that would still be valid. After
-    // `freed` (rule 19) none has: the tombstone has this owner id.
+    // Rule 8: only an earlier try can have deleted the key of a lease that would still be valid.
+    // After `freed` (rule 19) no try has: the tombstone has this owner id.
     const isOurDoing = kind !== "freed" && this.isAmbiguous && this.#isValid();
     this.report(kind === "done" || isOurDoing ? "released" : kind);
     // Rule 19: requests after the first answer only retire, and a retire sets no cooldown.
@@ -249,7 +243,7 @@ export class Releasing extends UntilAnswered<Request, OwnedReply, ReleaseOutcome
     if (reply.storeTimeMs > request.inFlightUntilMs) this.end("final");
   }
 
-  /** Redis refuses for good: reports that at once, and `close` does not wait for this release. */
+  /** Redis does not permit it: report that at once, and do not let `close` wait for it. */
   protected override denied(): void {
     this.report("unconfirmed");
     this.runtime.releases.done();

@@ -22,7 +22,7 @@ export type LookUp =
       readonly ageMs: number;
       /** When it was completed, by the store's clock: Unix time in milliseconds. */
       readonly completedAt: number;
-      /** Its 22 characters, as `submission.id` has them. */
+      /** The submission's 22 characters, as `submission.id` has them. */
       readonly id: string;
     }
   | { readonly outcome: "mismatched"; readonly inFlight: boolean }
@@ -32,16 +32,11 @@ export type LookUp =
 /** The state of a submission, as a caller that waits for it sees it. */
 type Seen =
   | Exclude<LookUp, { readonly outcome: "in-flight" }>
-  /** `holderId` is the owner id of the run. */
   | { readonly outcome: "in-flight"; readonly holderId?: string | undefined }
-  /** The run that is waited for has ended, and told this (rule 25). */
+  /** The run for which the caller waits has ended, and left this answer for it (rule 25). */
   | { readonly outcome: "told"; readonly answer: StoredAnswer; readonly ageMs: number };
 
-/**
- * Sends one acquire that takes nothing. Settles within `commandTimeoutMs`.
- *
- * @param waitsFor the owner id of the run that may tell its answer.
- */
+/** Sends an acquire that takes nothing. @param waitsFor the run whose told answer is wanted. */
 async function look(
   { seal, store }: LockRuntime,
   command: LockCommand,
@@ -79,26 +74,21 @@ async function look(
   }
 }
 
-/** @param commands the places where the record may be: the first that has anything counts. */
+/** @param commands the places where the record may be: the first that is not `none` counts. */
 export async function lookUp(
   runtime: LockRuntime,
   commands: readonly LockCommand[],
 ): Promise<LookUp> {
   let seen: Seen = { outcome: "none" };
-  for (const command of commands) {
-    if (seen.outcome === "none") seen = await look(runtime, command);
-  }
+  for (const command of commands) if (seen.outcome === "none") seen = await look(runtime, command);
   return seen.outcome === "in-flight" ? { outcome: "in-flight" } : (seen as LookUp);
 }
 
-/**
- * How many callers of one process may wait for one submission, and for all submissions of a lock
- * together: what one customer repeats must not take the memory and the Redis of the others.
- */
+/** The most waiting callers of a process: one customer's repeats must not starve the others. */
 export const mostWaiting = { forOne: 64, inAll: 1_000 } as const;
 
 interface Waiter {
-  /** The owner id of the run that it waits for; `undefined` in a store that does not say. */
+  /** The owner id of the run for which it waits; `undefined` if the store does not say. */
   run: string | undefined;
   readonly since: number;
   readonly endsAt: number;
@@ -107,13 +97,10 @@ interface Waiter {
   readonly fail: (error: unknown) => void;
 }
 
-/**
- * Looks one submission up for all callers of this process that wait for it: one look at a time,
- * small until the submission is over, and then its answer once for all.
- */
+/** Looks up one submission for all callers of this process that wait for it, one at a time. */
 export class Watch {
   readonly waiters: Set<Waiter> = new Set();
-  /** The first caller's attempt. */
+  /** The first caller's attempt: a caller for which there is no room gets it, too. */
   readonly attempt: SubmissionAttempt;
   readonly #look: (waitsFor: string | undefined) => Promise<Seen>;
   readonly #acquireTimeoutMs: number;
@@ -142,7 +129,7 @@ export class Watch {
       try {
         this.#saw(await this.#look(run), run, lookedAt);
       } catch (error) {
-        // The lock was closed.
+        // A look throws once the lock was closed.
         for (const { fail } of this.waiters) fail(error);
         this.waiters.clear();
       }
@@ -150,10 +137,10 @@ export class Watch {
     over();
   }
 
-  /** @param run the one whose answer the look has asked for. */
+  /** @param run the owner id of the run for which the look has asked. */
   #saw(seen: Seen, run: string | undefined, lookedAt: number): void {
     if (seen.outcome === "in-flight") {
-      // Its run has ended and told nothing, as where its process has died: it waits for this one.
+      // The waiter's run has ended and told nothing, as if its process died: wait for the next run.
       for (const waiter of this.waiters) if (waiter.run === run) waiter.run = seen.holderId ?? run;
     } else if (seen.outcome !== "unknown") {
       // A caller that came later, or waits for a later run, learns nothing from this look.
@@ -164,7 +151,7 @@ export class Watch {
     else this.#silentSince = undefined;
     const left = this.#silentSince === undefined ? undecided : silent;
     this.#settle(left, ({ endsAt }) => endsAt <= lookedAt);
-    // One lost reply is not an outage. A silent store is waited for as long as by an acquire.
+    // One lost reply is not an outage: callers wait for a silent store as long as an acquire does.
     const isSilent = performance.now() - (this.#silentSince ?? Infinity) >= this.#acquireTimeoutMs;
     if (isSilent) this.#settle(silent, ({ since }) => since <= (this.#silentSince ?? 0));
   }
@@ -181,14 +168,13 @@ export class Watch {
 const undecided: Seen = { outcome: "in-flight" };
 const silent: Seen = { outcome: "unknown" };
 
-/** How many callers wait for a submission of this lock. */
 export function waitingOn(runtime: LockRuntime): number {
   let count = 0;
   for (const { waiters } of runtime.watches.values()) count += waiters.size;
   return count;
 }
 
-/** One attempt, which the repeats that arrive during it find. */
+/** Begins an attempt that the repeats which arrive during it can share. */
 function attempting(
   runtime: LockRuntime,
   command: CallerCommand,
@@ -210,7 +196,7 @@ function attempting(
 /** An attempt, or the end of the same submission that was in flight. */
 export type RepeatAttempt =
   | (SubmissionAttempt & {
-      /** A repeat that learned nothing of the first run: it must not run, Redis away or not. */
+      /** The first run may not have ended: this repeat must not run, even in an outage. */
       readonly isRepeat?: true;
       /** This submission was in flight, and has ended without an answer that can be shown. */
       readonly hasEnded?: true;
@@ -221,7 +207,6 @@ export type RepeatAttempt =
 /**
  * Acquires for a submission. If the same one is in flight, waits for its end, and never takes the
  * lock: a repeat must not run.
- *
  * @param commandOf makes a command with an owner id of its own; throws once the lock was closed.
  * @returns `contended` at the end of `waitMs`, once abandoned, or at once where too many wait;
  * `unavailable` where the store has answered no look for `acquireTimeoutMs`, or not the last one.
@@ -238,11 +223,11 @@ export async function acquireOrWait(
   const { attempts, watches } = runtime;
   const { forOne, inAll } = mostWaiting;
   const crowd = watches.get(identity);
-  // As the last look said. A crowd costs the others no more than its requests.
+  // A crowd costs the others no more than its requests: it is answered without a look.
   if (crowd !== undefined && crowd.waiters.size >= forOne) return crowd.attempt;
   const underWay = attempts.get(identity);
   let waitedMs = 0;
-  // No await without one: it registers itself before the next caller asks.
+  // Await only an attempt that is under way: the next caller must find this caller's own.
   if (underWay !== undefined) {
     const from = performance.now();
     const [shared] = await underWay;
@@ -257,8 +242,7 @@ export async function acquireOrWait(
   };
   const known = watches.get(identity);
   const watch = known ?? new Watch(attempt, lookAgain, runtime.times.acquireTimeoutMs);
-  const isCrowded = watch.waiters.size >= forOne || waitingOn(runtime) >= inAll;
-  if (waitMs === 0 || isCrowded) return attempt;
+  if (waitMs === 0 || watch.waiters.size >= forOne || waitingOn(runtime) >= inAll) return attempt;
   const since = performance.now();
   try {
     const seen = await new Promise<Seen>((settle, fail) => {

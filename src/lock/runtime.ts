@@ -55,7 +55,7 @@ export function publish<Message extends { readonly key: string; readonly keyPref
   else callerContext.runInAsyncScope(() => to.publish(message));
 }
 
-/** How long a retire is sent, and the caller of `complete` waits and its lease is extended. */
+/** How long, in ms, a retire is sent, a caller of `complete` waits, and its lease is extended. */
 export function patienceMs({ acquireTimeoutMs, ttlMs }: LockTimes): number {
   return 2 * acquireTimeoutMs + ttlMs;
 }
@@ -89,13 +89,12 @@ export class LockRuntime {
   /** Releases and retires under way, except those to which Redis has denied permission. */
   readonly releases: WaitGroup = new WaitGroup();
   readonly completes: WaitGroup = new WaitGroup();
-  /** By key, the callers that wait for a lease: the first asks Redis for all of them. */
+  /** The callers that wait for a lease, by key: only the first of them asks Redis. */
   readonly lines: Map<string, Set<object>> = new Map();
-  /** By key, submission and content, the callers that wait for its end. */
+  /** The callers that wait for the end of a submission, by key, submission and content. */
   readonly watches: Map<string, Watch> = new Map();
-  /** By the same, the attempt under way: repeats of a kept answer that arrive during it share it. */
+  /** Attempts under way, by key, submission and content: repeats of a kept answer share one. */
   readonly attempts: Map<string, Promise<Parameters<OnEnd>>> = new Map();
-  /** How many characters the records of completes under way have together. */
   pendingRecordLength = 0;
   /** `close` has waited long enough: a lease that is acquired now is released at once. */
   isDrained = false;
@@ -107,7 +106,7 @@ export class LockRuntime {
     this.store = store;
     this.times = times;
     this.seal = seal;
-    // Coarse steps: a few ms late is harmless here, and a busy process is not woken per attempt.
+    // Coarse steps: a few ms late is harmless, and spares a busy process a wake-up per attempt.
     const stepMs = Math.max(1, times.commandTimeoutMs / 100);
     this.timers = new TimerWheel(stepMs, true);
     this.completeTimers = new TimerWheel(stepMs, true);
@@ -131,13 +130,12 @@ export class LockRuntime {
     this.timers.unref();
   }
 
-  /** A connection came up. */
+  /** Called when a connection of the store came up. */
   connected(keyPrefix: string): void {
     this.storeAnswers({ isCheck: false, keyPrefix });
     for (const lease of this.watchdogs.armed()) lease.extendNow();
   }
 
-  /** The store has given no usable answer since `since`. */
   storeIsAway({ isCheck, keyPrefix }: CallerCommand, since: number, cause: Error): void {
     if (isCheck) return;
     clearTimeout(this.#back);
@@ -150,9 +148,8 @@ export class LockRuntime {
   }
 
   /**
-   * The store has answered: call it in an outage, whose end it may be. The store may have for one of
-   * its nodes alone, so the outage ends only where no attempt fails in the next 2 ×
-   * `acquireTimeoutMs`: one that begins now may fail after the first of them.
+   * Called for an answer during an outage. It may be the answer of one node alone, so the outage
+   * ends only if no attempt fails in the next 2 × `acquireTimeoutMs`, twice the time of an attempt.
    */
   storeAnswers({ isCheck, keyPrefix }: Pick<CallerCommand, "isCheck" | "keyPrefix">): void {
     if (isCheck || this.awaySince === undefined || this.#back !== undefined) return;
@@ -172,7 +169,7 @@ export class LockRuntime {
  * attempt adds and resolves them, also after it has ended; its lease and its release read them.
  */
 export class InFlight {
-  /** Almost always the only one, which needs no list. */
+  /** Almost always the only request, which needs no list. */
   #first: AcquireRequest | undefined;
   #others: AcquireRequest[] = [];
 
@@ -185,16 +182,15 @@ export class InFlight {
     else this.#others = [...this.#others, request];
   }
 
-  /** The request can take no effect from now on. */
   resolve(request: AcquireRequest): void {
     if (this.#first === request) this.#first = this.#others.pop();
     else this.#others = this.#others.filter((other) => other !== request);
   }
 
-  /** −∞ if there is none, ∞ while one is not written yet. */
+  /** −∞ without a request, ∞ while one is not written yet. */
   get latestDeadlineMs(): number {
     if (this.#first === undefined) return Number.NEGATIVE_INFINITY;
-    // Read by every release, and so without a list.
+    // Every release reads this, so it makes no list.
     let latest = this.#first.deadlineMs ?? Number.POSITIVE_INFINITY;
     for (const { deadlineMs = Number.POSITIVE_INFINITY } of this.#others) {
       latest = Math.max(latest, deadlineMs);
@@ -221,17 +217,15 @@ export function isNoAnswer(reply: { readonly kind: string }): reply is NoAnswer 
   return reply.kind === "unsent" || reply.kind === "rejected" || reply.kind === "unknown";
 }
 
-/** How late, in ms, a timer is that only a process can be the reason of. */
+/** A timer that is so late, in ms, was delayed by a busy process. */
 const busyMs = 100;
 
-/** Error handlers show messages to clients, so a text of the server or of the system is in none. */
+/** Error handlers show messages to clients, so none has a text of the server or of the system. */
 function saidOf(cause: Error): string {
   return isOwn(cause) ? cause.message : "see cause";
 }
 
-/**
- * @param lateMs how long after `withinMs` the process has looked.
- */
+/** @param lateMs how long after `withinMs` the process has looked. */
 export function toLockError(
   lastFailure: NoAnswer | OwnedReply | undefined,
   withinMs: number,

@@ -6,15 +6,15 @@ import type { SubmissionHashes } from "./store.ts";
 /** How answers and values are encrypted before they leave the process. */
 export interface SealOptions {
   /**
-   * Secrets of 32 bytes, such as `Buffer.from(text, "base64")`, the newest first: it seals, and each
-   * of them opens. A record that none of them opens is never run again: 409. To rotate, put the new
-   * one in front; the old one may go when `retainMs` is over, but see `idKey`.
+   * Secrets of 32 bytes, such as `Buffer.from(text, "base64")`. The first, the newest, seals; each
+   * of them opens. A submission whose record none opens is refused with 409, and never runs again.
+   * To rotate, put the new one in front; the old one may go after `retainMs`, but see `idKey`.
    */
   readonly keys: readonly Uint8Array[];
   /**
    * A secret of 32 bytes for the HMACs that stand for ids and fingerprints in Redis. It must never
-   * change: a retry would not meet its answer, and run again. `false`: hashes without a secret, as
-   * without `seal`, by which a shop that is open can begin to seal.
+   * change: a retry would not find its answer, and run again. `false`: hashes without a secret, as
+   * without `seal`, with which a shop that is open can begin to seal.
    * @defaultValue the last of `keys`
    */
   readonly idKey?: Uint8Array | false | undefined;
@@ -23,7 +23,7 @@ export interface SealOptions {
 /** Why a record cannot be read: no key of the ring fits, or its bytes were changed. */
 export type Unreadable = "sealed with another key" | "damaged";
 
-/** The mark of a sealed content. An open one begins with a hexadecimal digit. */
+/** The mark of sealed content. Open content begins with a hexadecimal digit. */
 const mark = "s";
 const idLength = 4;
 const nonceLength = 12;
@@ -31,17 +31,17 @@ const tagLength = 16;
 const shortest = mark.length + idLength + nonceLength + tagLength;
 
 /**
- * Rule 27: encrypts the content of records with AES-256-GCM: `s`, 4 bytes that name the key, a nonce of 12, the
- * encrypted bytes, a tag of 16. Record, fingerprint and owner id are authenticated with it, so that
- * the answer of one submission is never taken for that of another one.
+ * Rule 27: encrypts records with AES-256-GCM: `s`, 4 bytes that name the key, a nonce of 12, the
+ * encrypted bytes, a tag of 16. The tag also covers the record's place, fingerprint and owner id,
+ * so that the answer of one submission is never taken for that of another one.
  */
 export class Seal {
   readonly #keys: readonly { readonly id: Buffer; readonly key: Uint8Array }[];
   readonly #idKey: Buffer | undefined;
 
-  /** @throws InvalidOptionError, without a byte of a key. */
+  /** @throws InvalidOptionError, whose message has no byte of a key. */
   constructor(options: SealOptions) {
-    // First: another message would show a text that is short, as a key is.
+    // This check is first: another message would show a text that is short, as a key is.
     if (typeof options === "string")
       throw new InvalidOptionError("seal: expected { keys }, got a string");
     checkOptionNames("seal", options, ["keys", "idKey"]);
@@ -63,7 +63,6 @@ export class Seal {
     this.#idKey = idKey === false ? undefined : derived(idKey ?? last, "ids");
   }
 
-  /** The id and the fingerprint as they are in the store. */
   hashesOf(id: string, fingerprint: string): SubmissionHashes {
     if (this.#idKey === undefined) return { id, fingerprint };
     const isCompared = /[^-]/.test(fingerprint);
@@ -73,7 +72,7 @@ export class Seal {
     };
   }
 
-  /** @param place the record and its head, which must be equal when it is opened. */
+  /** @param place the record and its head, which must be equal when the content is opened. */
   seal(content: Uint8Array, place: string): Buffer {
     const { id, key } = this.#keys[0] as { id: Buffer; key: Uint8Array };
     const nonce = crypto.randomBytes(nonceLength);
@@ -94,7 +93,7 @@ export class Seal {
         const content = decipher.update(sealed.subarray(shortest - tagLength, -tagLength));
         return Buffer.concat([content, decipher.final()]);
       } catch {
-        // The tag is wrong.
+        // The tag is wrong: another key may have the same 4 bytes.
       }
     }
     return fitting.length === 0 ? "sealed with another key" : "damaged";
@@ -111,8 +110,8 @@ export function isSealed(content: Buffer): boolean {
 }
 
 /**
- * 32 bytes. A key of its own for each record: random nonces of 12 bytes are safe for 2^32 records
- * (NIST SP 800-38D, section 8.3), which a large shop keeps in a year.
+ * Derives 32 bytes. Each record has a key of its own, because random nonces of 12 bytes are safe
+ * for 2^32 records of one key (NIST SP 800-38D, section 8.3), which a large shop keeps in a year.
  */
 function derived(key: Uint8Array, purpose: string): Buffer {
   return crypto.createHmac("sha256", key).update(`submit-lock\n${purpose}`).digest();

@@ -8,7 +8,7 @@ import type { Inspection } from "./inspection.ts";
 
 export type * from "./inspection.ts";
 
-/** The time bounds of one `SubmitLock`, in ms. One object each: a store may group by it. */
+/** The times of one `SubmitLock`, in ms. A lock has one such object: a store may group by it. */
 export interface LockTimes {
   /** How long a key lives after an acquire and after an extend. */
   readonly ttlMs: number;
@@ -17,7 +17,7 @@ export interface LockTimes {
    * gives to a foreign text without an expiry.
    */
   readonly maxHoldMs: number;
-  /** How long one attempt may take; its requests take no effect later after their send. */
+  /** How long one attempt may take, and how long after its send a request may take effect. */
   readonly acquireTimeoutMs: number;
   /** How long one request may stay unanswered before another is sent. */
   readonly commandTimeoutMs: number;
@@ -44,47 +44,47 @@ export interface LockCommand {
 /** One write of one command. The same command may be written again, as another request. */
 export interface LockRequest<Reply> {
   readonly command: LockCommand;
-  /** **Set by the store**, for an acquire: its time in ms after which this cannot take effect. */
+  /** **Set by the store** for an acquire: the store's time in ms after which it has no effect. */
   deadlineMs: number | undefined;
   /**
    * Called by the store, at most once, as soon as the outcome is known, or can no longer become
-   * known. A late answer still counts. It has to speak for the only write of this request: when the
+   * known. A late answer still counts. The answer is about the only write of this request: when the
    * connection of that write is lost, answer `unknown` and nothing later. A client that writes the
-   * request again would hide that the first write is still on its way.
+   * request again by itself would hide that the first write may still take effect.
    */
   answer(reply: Reply): void;
 }
 
 export interface AcquireRequest extends LockRequest<AcquireReply> {
-  /** Takes nothing: a free key is left free, with the answer `outOfWindow`. */
+  /** `true` to look only: a free key is left free, with the answer `outOfWindow`. */
   readonly onlyLooks: boolean;
-  /** For a look: the owner id of the run whose answer may be {@link ToldAnswer}. */
+  /** The owner id of the run from which a look wants a {@link ToldAnswer}. */
   readonly waitsFor?: string | undefined;
 }
 
-/** A record: text stands for its UTF-8. A store reads no more of it than its head, of ASCII. */
+/** A record; a string stands for its UTF-8. A store reads only the head, which is ASCII. */
 export type RecordBytes = string | Uint8Array;
 
 export interface ReleaseRequest extends LockRequest<OwnedReply> {
   /**
-   * If it is later than the store's time, the key is not deleted but refuses every acquire until
-   * then: a cooldown. In whole ms, the same in every copy; 0 for none.
+   * The end of a cooldown, in the store's time: until then the key is not deleted, and refuses
+   * every acquire. In whole ms, the same in every copy; 0 for none.
    */
   readonly cooldownUntilMs: number;
   /**
-   * The answer of the run, for those who look for it (`waitsFor`) in the next `lifeMs`. It is written
-   * if this request lets the key go, and in the same step. A store may leave it out.
+   * The answer of the run, kept for `lifeMs` for callers that look for it (`waitsFor`). It is
+   * written only if this request releases the key, and in the same step. A store may leave it out.
    */
   readonly told?: { readonly record: RecordBytes; readonly lifeMs: number } | undefined;
 }
 
 /** Writes the record of a submission, then releases its lock. */
 export interface CompleteRequest extends LockRequest<CompleteReply> {
-  /** To keep; a later acquire of the same submission is answered with it. */
+  /** The record to keep: a later acquire of the same submission is answered with it. */
   readonly record: RecordBytes;
   /** The store's time in whole milliseconds at which the record expires, the same in every copy. */
   readonly expiresAtMs: number;
-  /** As in {@link ReleaseRequest}, if the key still holds the owner id. */
+  /** The end of a cooldown, as in {@link ReleaseRequest}, if the key still holds the owner id. */
   readonly cooldownUntilMs: number;
 }
 
@@ -92,7 +92,7 @@ export type InspectRequest = LockRequest<InspectReply>;
 
 /** Takes the lock away from the holder with the id. */
 export interface FreeRequest extends LockRequest<FreeReply> {
-  /** 8 or more digits of an owner id, or the `id` of a value that submit-lock did not write. */
+  /** The first 8 or more digits of an owner id, or the `id` of a value that is not ours. */
   readonly id: string;
   /** The person who frees and why, both percent-encoded like a user id. */
   readonly by: string;
@@ -101,19 +101,19 @@ export interface FreeRequest extends LockRequest<FreeReply> {
   readonly now: boolean;
 }
 
-/** Deletes the record of the command's submission, if it is of the run that was looked at. */
+/** Deletes the record of the command's submission, if it is still the record of `run`. */
 export interface ForgetRequest extends LockRequest<ForgetReply> {
   /** The owner id in the record's head. */
   readonly run: string;
 }
 
-/** Leaves a trace of an order whose lock has run out under it, or says that this order has ended. */
+/** Leaves a trace of an order that has outlived its lock, or says that this order has ended. */
 export interface OutliveRequest extends LockRequest<OwnedReply> {
-  /** By the store's time; `undefined` where the order has ended. */
+  /** The trace, in the store's time; `undefined` where the order has ended. */
   readonly trace:
     | { readonly reason: LostReason; readonly takenAtMs: number; readonly endedAtMs: number }
     | undefined;
-  /** How long to keep that. An end is kept because a copy of the trace may still be on its way. */
+  /** How long to keep the trace, or its end: a late copy must find that it has ended. */
   readonly lifeMs: number;
 }
 
@@ -134,7 +134,7 @@ export interface CompletedAnswer extends Answered<"completed"> {
   readonly record: RecordBytes;
 }
 
-/** Only for a look: the run it waits for has let the key go, and told this. */
+/** Only for a look: the run for which it waits has released the key, and left this answer. */
 export interface ToldAnswer extends Answered<"told"> {
   /** The run's {@link ReleaseRequest.told}. */
   readonly record: RecordBytes;
@@ -148,7 +148,7 @@ export interface MismatchedAnswer extends Answered<"mismatched"> {
 export interface ContendedAnswer extends Answered<"contended"> {
   /** The holder has the lock for the same submission. */
   readonly sameSubmission?: boolean | undefined;
-  /** With `sameSubmission`: the holder's owner id, by which a look finds what that run told. */
+  /** With `sameSubmission`: the holder's owner id, which a look can give as `waitsFor`. */
   readonly holderId?: string | undefined;
   /** There is no holder: a cooldown is not over. */
   readonly isCooldown?: boolean | undefined;
@@ -158,11 +158,11 @@ export interface ContendedAnswer extends Answered<"contended"> {
 
 /**
  * Why the store has no answer to the command, and how certain that is. A store that is not sure
- * says `unknown`: then the lock confirms, and deletes the key that the request may have left. A
- * wrong `unsent` or `rejected` may leave a key without an owner, for as long as `ttlMs`.
+ * says `unknown`: then the lock sends the command again, and deletes the key that it may have left.
+ * A wrong `unsent` or `rejected` may leave a key without an owner, for as long as `ttlMs`.
  */
 export type NoAnswer =
-  /** Not written, or to a node without the key: certainly without effect. */
+  /** The request was not written, or to a node without the key: it certainly has no effect. */
   | {
       readonly kind: "unsent";
       readonly reason: string;
@@ -175,14 +175,14 @@ export type NoAnswer =
       readonly cause: Error;
       /** Waiting does not help: there is no permission, a wrong password or the like. */
       readonly misconfigured: boolean;
-      /** Misconfigured: a sentence on the meaning of `cause`, for the message of the error. */
+      /** If misconfigured: a sentence that explains `cause`, for the message of the error. */
       readonly advice?: string | undefined;
     }
   /** The request may have been written, and its effect is unknown. */
   | {
       readonly kind: "unknown";
       readonly cause: Error;
-      /** The store did answer, without saying whether it was executed: it is asked more slowly. */
+      /** The store answered, but not whether it executed this: the lock asks again more slowly. */
       readonly isAnswered?: true;
     };
 
@@ -190,10 +190,10 @@ export type NoAnswer =
  * - `taken`: the key was free and holds the owner id now, with its full life.
  * - `mine`: this owner id held the key already; its expiry is left as it is.
  * - `contended`: the key holds anything else.
- * - `outOfWindow`: free, but this request only looks, or came after its deadline, or too early by a
- *   wrong clock.
- * - `completed`, `told`, `mismatched`: only where the command has a submission. The record is read before
- *   the key, so a record counts even where this owner id holds the key.
+ * - `outOfWindow`: the key is free, but this request only looks, or was executed after its
+ *   deadline, or too early by a wrong clock.
+ * - `completed`, `told`, `mismatched`: only for a command with a submission. The record is read
+ *   before the key, so a record counts even where this owner id holds the key.
  */
 export type AcquireReply =
   | GrantedAnswer<"taken">
@@ -234,7 +234,7 @@ export type FreeReply = FreeAnswer | NoAnswer;
 /**
  * - `forgotten`: the record is deleted.
  * - `inFlight`: the key holds a lease for the submission; nothing was done.
- * - `changed`: the record is another run's, or no record; nothing was done. `absent`: there is none.
+ * - `changed`: another run's record, or no record, is there; nothing was done. `absent`: nothing.
  */
 export type ForgetReply = Answered<"forgotten" | "inFlight" | "changed" | "absent"> | NoAnswer;
 
@@ -250,11 +250,11 @@ export type CompleteReply =
   | NoAnswer;
 
 /**
- * Where the keys are. A method that takes a request and throws counts as an answer `unknown`.
+ * The place of the keys. A method that takes a request and throws counts as an answer `unknown`.
  *
- * A store of your own **sets `request.deadlineMs`** when it writes an acquire, and does not execute it
- * later: `Number.NEGATIVE_INFINITY` where none can be once the method has returned. While it is
- * `undefined`, the acquire counts as under way, and the lock goes on to delete what it may leave.
+ * A store of your own **sets `request.deadlineMs`** when it writes an acquire, and never executes
+ * it later: `Number.NEGATIVE_INFINITY` if it cannot take effect once the method has returned. While
+ * it is `undefined`, the acquire counts as under way, and the lock deletes what it may leave.
  */
 export interface LockStore {
   /**
@@ -276,21 +276,20 @@ export interface LockStore {
   /** Writes one request that only reads a key. Without it, `inspect` is an `InvalidOptionError`. */
   inspect?(request: InspectRequest): void;
   /**
-   * Writes one request of the free, in one atomic step. A tombstone with the owner id and its expiry
-   * (`ttlMs` where there was none) replaces a lease of the id: its holder meets it, and no other
+   * Writes one request of the free, in one atomic step. A lease with the id becomes a tombstone
+   * with its owner id and expiry (else `ttlMs`): its holder's next extend finds it, and no acquire
    * gets in before. A cooldown, a foreign value or, with `now`, any value with the id is deleted. A
-   * tombstone is `freed` again. Without this method `free` of a lock is an `InvalidOptionError`.
+   * tombstone is `freed` again. Without this, `free` of a lock is an `InvalidOptionError`.
    */
   free?(request: FreeRequest): void;
-  /** Compares, and deletes the record, in one atomic step. Without it, `forget` of a lock throws. */
+  /** Deletes the record of a run, in one atomic step. Without it, `forget` of a lock throws. */
   forget?(request: ForgetRequest): void;
-  /** Writes one request of a trace, which no acquire meets. Without it, `inspect` shows none. */
+  /** Writes one request of a trace beside the key. Without it, `inspect` shows none. */
   outlive?(request: OutliveRequest): void;
   /** Why this store cannot keep answers although it has `complete`; `undefined` where it can. */
   readonly recordsProblem?: string | undefined;
   /**
-   * A lock begins to use the store.
-   *
+   * Called by a lock that begins to use the store.
    * @param onReady called whenever a connection came up, also for the first time.
    * @returns a function that ends this use; the last end closes the store's own connections only.
    */

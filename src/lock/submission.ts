@@ -11,8 +11,8 @@ export interface Submission {
   /** Distinguishes the submission from the user's other ones: 1 to 1 024 characters. */
   readonly id: string;
   /**
-   * Must be equal on a retry: 1 to 1 024 characters, such as {@link fingerprintOf} makes of the
-   * content. It is hashed together with the id, also then. @defaultValue nothing is compared
+   * A text that must be equal on a retry: 1 to 1 024 characters, such as {@link fingerprintOf}
+   * makes of the content. It is hashed together with the id. @defaultValue nothing is compared
    */
   readonly fingerprint?: string | undefined;
   /**
@@ -23,7 +23,7 @@ export interface Submission {
   readonly retainMs?: number | undefined;
 }
 
-/** Identifies a submission in the application's database: equal at all doors, unlike all others. */
+/** Identifies a submission in the application's database, equal in guards, jobs and webhooks. */
 export interface SubmissionIdentity {
   /** 22 characters, made of the user and the submission's id. */
   readonly id: string;
@@ -39,18 +39,18 @@ export interface AcquireOptions {
 /** For guards: a submission that has its 22 characters already, and is not hashed again. */
 export interface IdentifiedOptions {
   readonly identity: SubmissionIdentity;
-  /** As in {@link Submission}. */
+  /** How long the answer is kept: see {@link Submission}. */
   readonly retainMs?: number | undefined;
 }
 
 export interface ResolvedSubmission {
   readonly identity: SubmissionIdentity;
-  /** As they are in the store: those of the identity, or under a seal their HMACs. */
+  /** The hashes that the store gets: those of the identity or, under a seal, their HMACs. */
   readonly hashes: SubmissionHashes;
   readonly retainMs: number;
 }
 
-/** Stands for an absent fingerprint: in a lock's value and a record, the parts have positions. */
+/** Stands for an absent fingerprint, because scripts read a value's parts by their position. */
 export const noFingerprint: string = "-".repeat(22);
 
 const maxLength = 1_024;
@@ -62,8 +62,7 @@ const sha256: (text: string) => string =
     : (text) => crypto.createHash("sha256").update(text).digest("base64url");
 
 /**
- * 132 bits of SHA-256, as 22 characters. UTF-8 makes all lone surrogates one character, so the
- * caller has to refuse a text that has them.
+ * 132 bits of SHA-256, as 22 characters. Callers refuse lone surrogates, which UTF-8 makes equal.
  */
 export function hash22(text: string): string {
   return sha256(text).slice(0, 22);
@@ -101,7 +100,6 @@ export function resolveIdentity(
   };
 }
 
-/** Whether a value has the form of {@link hash22}. */
 export function is22(value: unknown): boolean {
   return typeof value === "string" && /^[\w-]{22}$/.test(value);
 }
@@ -113,9 +111,9 @@ export function checkId(name: string, id: unknown): string {
 }
 
 /**
- * The submission of a job, a webhook or `lock.once`, for {@link SubmissionTable}. The same user and
- * id are the same submission in every process, and no two pairs of them share one. `submission.id` of
- * a guarded request of this user is that submission.
+ * The submission of a job, a webhook or `lock.once`, for {@link SubmissionTable}: equal for the
+ * same user and id in every process, and different for any other pair. For `submission.id` of a
+ * guarded request of this user, it is the submission of that request.
  *
  * @example
  * ```ts
@@ -143,16 +141,16 @@ export function identify(
 }
 
 /**
- * Marks the hash of a guard's submission: its last 4 characters are made of the others and the user.
- * So `lock.once` and `identify` know `submission.id` of this user's request for what it is, and meet
- * its answer; no id of another user, and no other text but one in 2^24, has the mark.
+ * Marks a hash as the id of a guard's submission: its last 4 characters are made of the others and
+ * the user. So `lock.once` and `identify` recognise the `submission.id` of this user's request, and
+ * find its answer. One in 2^24 of all other texts has the mark.
  */
 export function guardId(user: string, hash: string): string {
   const id = hash.slice(0, 18);
   return id + hash22(`guard\n${user}\n${id}`).slice(0, 4);
 }
 
-/** Rule 11. */
+/** Rule 11: a late request of the acquire must still find the record. */
 export function resolveRetainMs(name: string, retainMs: unknown, acquireTimeoutMs: number): number {
   const min = Math.max(1_000, 2 * acquireTimeoutMs);
   return checkMs(name, retainMs === undefined ? 86_400_000 : retainMs, min, 604_800_000);

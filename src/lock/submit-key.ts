@@ -1,7 +1,7 @@
 import { InvalidUserIdError } from "../errors.ts";
 import { describe, warnOnce } from "../validation.ts";
 
-/** Who submits. `42`, `42n` and `"42"` are the same user. */
+/** The id of a user. `42`, `42n` and `"42"` are the same user. */
 export type UserId = string | number | bigint;
 
 /** In UTF-16 code units before encoding. */
@@ -9,18 +9,17 @@ const maxLength = 200;
 
 const plain = /^[A-Za-z0-9\-._~@]+$/;
 
-/** A character of an encoded id. */
 export const mayBeInId: RegExp = /[A-Za-z0-9\-._~@%]/;
 
-/** `encodeURIComponent` leaves these alone, but encodes `@`. */
+/** Unlike `encodeURIComponent`, we encode the first ones, and leave `@` alone. */
 const leftOver = /[!*'()]|%40/g;
 
 const suspicious: ReadonlySet<string> = new Set(["undefined", "null", "NaN", "[object Object]"]);
 
 /**
- * The key that locks a user: the prefix and the encoded user id. Two different ids, and two different
- * prefixes of locks, never share a key, and no id can smuggle a brace, a colon or a line end into it.
- * A shop's `keyOf` takes the place of both.
+ * The key that locks a user: the prefix and the encoded user id. Two different ids, and two
+ * different prefixes of locks, never share a key, and no id can smuggle a brace, a colon or a line
+ * end into it. A shop's `keyOf` replaces both.
  */
 export function submitKey(
   keyPrefix: string,
@@ -55,11 +54,7 @@ export function submitKey(
   return keyOf === undefined ? keyPrefix + encodeKeyPart(id) : keyOf(id);
 }
 
-/**
- * The text with everything but ASCII letters, digits and `-._~@` percent-encoded.
- *
- * @throws InvalidUserIdError for a lone surrogate: checked before for holder, by and reason.
- */
+/** Percent-encodes all but ASCII letters, digits and `-._~@`. @throws for a lone surrogate. */
 export function encodeKeyPart(text: string): string {
   if (plain.test(text)) return text;
   let encoded: string;

@@ -42,7 +42,7 @@ export interface CloseOptions {
   readonly timeoutMs?: number | undefined;
 }
 
-/** Guards of another copy of the package recognise the lock by it. */
+/** Guards of another copy of the package recognise the lock by this symbol. */
 const brand = Symbol.for("submit-lock.lock");
 
 /** Whether a value is a {@link SubmitLock}, of this copy of the package or of another one. */
@@ -79,14 +79,12 @@ export class SubmitLock {
   /**
    * One attempt to take the user's lock. Settles within `acquireTimeoutMs`, and never rejects
    * because of Redis or another holder.
-   *
    * @throws InvalidUserIdError (as a rejection) for an invalid user id.
    */
   acquire(userId: UserId): Promise<Attempt>;
   /**
    * Acquires for a submission: `completed` if its answer is kept, `mismatched` if its id was used
    * with a different fingerprint. End its lease with `complete`.
-   *
    * @throws InvalidOptionError (as a rejection): invalid submission, or a store without records.
    */
   acquire(userId: UserId, options: AcquireOptions): Promise<SubmissionAttempt>;
@@ -117,10 +115,9 @@ export class SubmitLock {
   }
 
   /**
-   * For guards: acquires for a submission and, while the same submission is in flight, waits for its
-   * end instead. Never takes the lock after that. A caller that was waiting when the run ended is
-   * `told` the answer of {@link ToldOptions}. Settles within `waitMs` and an attempt.
-   *
+   * For guards: acquires for a submission; while the same one is in flight, waits for its end
+   * instead, and never takes the lock. A caller that was waiting when the run ended is `told` the
+   * answer of {@link ToldOptions}. Settles within `waitMs` and the time of an attempt.
    * @param waitMs in milliseconds; 0 to wait for nothing.
    * @param isAbandoned says that the caller needs no answer any more.
    * @throws InvalidUserIdError, InvalidOptionError (as a rejection) as `acquire` does.
@@ -140,7 +137,6 @@ export class SubmitLock {
 
   /**
    * Declares that this lock will keep records, so that `check` also tries one.
-   *
    * @param feature the feature that needs records, for the message.
    * @returns the lock's `acquireTimeoutMs`: an answer is kept for at least twice as long.
    * @throws InvalidOptionError, now and not on the first request, where the store cannot keep answers.
@@ -184,10 +180,10 @@ export class SubmitLock {
    * that value, and does not run. A repeat during the work waits for the value, for `waitMs` and one
    * look-up at most. Resolves when the value is kept, or after `acquireTimeoutMs` without an answer.
    *
-   * The value is kept as JSON of at most 1 MiB; a longer one is only returned. Nothing is kept where
-   * `work` throws or ends the lease itself: a repeat runs. So it does where the process dies, or the
-   * lease is lost, before the record is written: `SubmissionTable` of `submit-lock/sql` with
-   * `lease.submission` prevents a second order.
+   * The value is kept as JSON of at most 1 MiB; a longer one is only returned. Nothing is kept
+   * where `work` throws or ends the lease itself: a repeat runs. A repeat also runs where the
+   * process dies, or the lease is lost, before the record is written: `SubmissionTable` of
+   * `submit-lock/sql` with `lease.submission` prevents a second order.
    *
    * @example
    * ```ts
@@ -218,9 +214,8 @@ export class SubmitLock {
    * Resolves if the lock can do its work: two throwaway locks are acquired, extended and released,
    * or with `submissions` completed. For boot and readiness checks. Publishes no message.
    *
-   * Three round trips with two keys, fine every few seconds; rejects after `acquireTimeoutMs` without
-   * an answer. For the end of an outage, `submit-lock:store` asks nothing.
-   *
+   * It takes three round trips with two keys, fine every few seconds, and rejects after
+   * `acquireTimeoutMs`. For the end of an outage, listen to `submit-lock:store`.
    * @throws LockUnavailableError, LockMisconfiguredError or LockClosedError, as a rejection.
    */
   async check(options: CheckOptions = {}): Promise<void> {
@@ -234,7 +229,7 @@ export class SubmitLock {
     const shortest = { identity, retainMs: Math.max(1_000, 2 * acquireTimeoutMs) };
     const submission = submissions ? resolveIdentity(shortest, acquireTimeoutMs, seal) : undefined;
     const throwaway = () => this.#command(this.keyFor(`check-${uuid()}`), submission);
-    // Two in one turn, as two customers come: a store that gathers them finds out whether it may.
+    // Two in one turn, as of two customers: a store that gathers tries here whether it may.
     const both = [throwaway(), throwaway()];
     await Promise.all(both.map((command) => check(this.#runtime, { ...command, isCheck: true })));
   }
@@ -253,7 +248,6 @@ export class SubmitLock {
    * `signal` aborts, reason `freed`), and the key refuses every acquire for `freeInMs`, the rest of
    * the lease's life. A cooldown and a foreign value that does not begin with a UUID are deleted at
    * once. A second call is `freed` again, or `already-free`. Settles within `acquireTimeoutMs`.
-   *
    * @throws InvalidUserIdError, InvalidOptionError for invalid arguments or a store without `free`.
    * @throws as `inspect` does; after a LockUnavailableError the lock may have been freed.
    */
@@ -262,10 +256,9 @@ export class SubmitLock {
   }
 
   /**
-   * Deletes the kept answer of a submission, whose next retry runs: for the day on which a wrong
-   * answer was kept. A complete that Redis has still to confirm may write it again, for some seconds.
-   * Settles within 2 × `acquireTimeoutMs` (with `seal` twice that).
-   *
+   * Deletes the kept answer of a submission, so that its next retry runs: for a wrong answer that
+   * was kept. A complete that Redis has not confirmed yet may write the answer again, for some
+   * seconds. Settles within 2 × `acquireTimeoutMs` (with `seal` twice that).
    * @throws as `free` does; after a LockUnavailableError the answer may have been forgotten.
    */
   async forget(userId: UserId, options: ForgetOptions): Promise<ForgetResult> {
@@ -283,7 +276,6 @@ export class SubmitLock {
    * `timeoutMs` are over (then they are lost), completes and retires get another
    * `2 × acquireTimeoutMs`. Connections are closed only if the store opened them itself. Never
    * rejects because of Redis; a second call waits for the first.
-   *
    * @throws InvalidOptionError, as a rejection.
    */
   async close(options: CloseOptions = {}): Promise<void> {
@@ -305,7 +297,7 @@ export class SubmitLock {
     return resolveIdentity(options, acquireTimeoutMs, this.#runtime.seal);
   }
 
-  /** Where its record may be: under a seal, a person may have the id from a key in Redis. */
+  /** The places of a record: under a seal, the id may be the HMAC, which a person sees in Redis. */
   #recordsOf(userId: UserId, id: string): CallerCommand[] {
     checkRecords(this.#runtime.store, "id");
     const identity = { id: checkId("id", id), fingerprint: undefined };
@@ -340,5 +332,5 @@ export class SubmitLock {
   }
 }
 
-// Not a member in the class body, because each copy of the package would declare a symbol of its own.
+// Defined here, because each copy of the package would declare a symbol of its own.
 Object.defineProperty(SubmitLock.prototype, brand, { value: true });

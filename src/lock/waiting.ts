@@ -14,10 +14,9 @@ export interface WithLockOptions {
   readonly waitMs?: number | undefined;
 }
 
-/** A random time, so that waiters do not try in step; the last attempt begins at `endsAt`. */
+/** Pauses a random time, so that waiters do not try in step; the last try begins at `endsAt`. */
 export async function pauseBeforeRetry(round: number, endsAt: number): Promise<void> {
-  const mean = Math.min(25 * 2 ** round, 250);
-  const jittered = mean * (0.5 + Math.random());
+  const jittered = Math.min(25 * 2 ** round, 250) * (0.5 + Math.random());
   await sleep(Math.max(0, Math.min(jittered, endsAt - performance.now())));
 }
 
@@ -71,7 +70,7 @@ async function tryUntil(
   isFirst: () => boolean,
 ): Promise<Lease> {
   for (let round = 0; ; round++) {
-    // Everybody asks at first, and at the end of the own time.
+    // Each waiter asks first and at its end. In between, only the first of the line asks.
     while (round > 0 && !isFirst() && performance.now() < endsAt) {
       await pauseBeforeRetry(round, endsAt);
     }
@@ -90,7 +89,7 @@ async function tryUntil(
   }
 }
 
-/** For an error: a guarded request that asks for its own user's lock again is its own rival. */
+/** A hint for an error: a guarded request that asks for its user's lock again is its own rival. */
 export function ownHolder({ watchdogs }: LockRuntime, key: string): string {
   const isOurs = watchdogs.armed().some((lease) => lease.isHeld && lease.command.key === key);
   return isOurs

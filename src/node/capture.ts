@@ -44,7 +44,6 @@ export class ResponseCapture implements Capture {
   readonly #wanted: WantedAnswer;
   /** The headers that the response had before the handler began. */
   readonly #outer: Picked;
-  /** The captured `writeHead`. */
   readonly #writeHead: unknown;
   #head: Head | undefined;
   /** The head as the hooks of inner middleware find it, while they run. */
@@ -57,7 +56,7 @@ export class ResponseCapture implements Capture {
   #isOnWire = false;
   /** Others write the response: what was captured is not the handler's any more. */
   #isDiscarded = false;
-  /** Their answer is captured in its place. */
+  /** The answer of the error handler is captured in its place. */
   #isOthers = false;
   /** True during an original method: `end` may call `write`, and both call `writeHead`. */
   #isPassingOn = false;
@@ -71,7 +70,7 @@ export class ResponseCapture implements Capture {
       const original = methods[name];
       return (...args) => this.#called(name, original, args);
     };
-    // Not in a loop: V8 makes an object slow to which keys that are computed add properties.
+    // This is no loop: adding properties by computed keys makes V8 treat an object as slow.
     methods.end = capturing("end");
     methods.flushHeaders = capturing("flushHeaders");
     methods.write = capturing("write");
@@ -97,10 +96,7 @@ export class ResponseCapture implements Capture {
     return this.#isDiscarded && !this.#isOthers;
   }
 
-  /**
-   * The framework writes the body from now on. A head that was captured before stays; else it is
-   * this one, with what hooks on `writeHead` change later.
-   */
+  /** The framework writes the body from now on. `head` counts if none was captured before. */
   settle(head: Head): void {
     const sent = this.#head;
     this.discard();
@@ -126,10 +122,10 @@ export class ResponseCapture implements Capture {
   }
 
   #captured(): AnswerToStore | undefined {
-    // Sent past the capture, as by the stream of HTTP/2.
+    // The head was sent past the capture, as by the stream of HTTP/2.
     if (this.#res.headersSent) this.#readHead([this.#res.statusCode]);
     if (this.#head === undefined) return undefined;
-    // Node sends no body with it: it is whole with its head.
+    // Node sends no body with a 204: it is whole with its head.
     if (this.#head.status === 204) return { ...this.#head, body: "" };
     const chunks = this.#hasEnded ? this.#chunks : undefined;
     if (chunks?.length === 1) return { ...this.#head, body: chunks[0] };
@@ -137,7 +133,6 @@ export class ResponseCapture implements Capture {
     return { ...this.#head, body };
   }
 
-  /** A method of the response was called: reads what it says, and calls the original. */
   #called(name: keyof Methods, original: Method, args: unknown[]): unknown {
     const res = this.#res;
     if (name === "writeHead") {
@@ -154,9 +149,9 @@ export class ResponseCapture implements Capture {
     try {
       return Reflect.apply(original, res, args);
     } catch (error) {
-      // Such as for a chunk that is neither text nor bytes: the response has not ended.
+      // `end` throws for a chunk that is neither text nor bytes: the response has not ended.
       if (isEnd) this.#hasEnded = false;
-      // Such as for an invalid header: if no headers were sent, there is no answer yet.
+      // After an error, such as an invalid header, there is no answer unless headers were sent.
       if (!res.headersSent) this.#forget();
       throw error;
     } finally {
@@ -166,8 +161,7 @@ export class ResponseCapture implements Capture {
 
   #headOf([status, second, third]: readonly unknown[]): Head {
     const given = (typeof second === "string" ? third : (second ?? third)) as GivenHeaders;
-    const headers = this.headers(given);
-    return { status: Number(status), headers };
+    return { status: Number(status), headers: this.headers(given) };
   }
 
   /** The stored headers that the response has now, without those of outer middleware. */
@@ -215,8 +209,7 @@ export class ResponseCapture implements Capture {
       return;
     }
     if (typeof chunk !== "string" && !(chunk instanceof Uint8Array)) return;
-    const isEncoding = typeof encoding === "string" && Buffer.isEncoding(encoding);
-    const coding = isEncoding ? encoding : "utf8";
+    const coding = typeof encoding === "string" && Buffer.isEncoding(encoding) ? encoding : "utf8";
     this.#length += Buffer.byteLength(chunk, coding);
     if (this.#length > this.#wanted.maxBodyBytes) this.#chunks = undefined;
     else if (chunk instanceof Uint8Array || /^utf-?8$/i.test(coding)) {
@@ -234,7 +227,6 @@ export class ResponseCapture implements Capture {
   }
 }
 
-/** `head` with the changes from `before` to `after`. */
 function withChanges(head: Head, before: Head, after: Head): Head {
   const headers = Object.assign(Object.create(null), head.headers);
   for (const name of Object.keys({ ...before.headers, ...after.headers })) {
@@ -259,7 +251,7 @@ export function pickHeaders(
   given?: GivenHeaders,
 ): Picked {
   const picked: Picked = Object.create(null);
-  // Not `getHeaders`, which copies all of them. These names are in lower case.
+  // `getHeaders` would copy all of them. These names are in lower case.
   for (const name of res.getHeaderNames()) {
     const text = stored.has(name) ? textOf(res.getHeader(name)) : undefined;
     if (text !== undefined) picked[name] = text;

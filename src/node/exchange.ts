@@ -5,10 +5,7 @@ import type { Exchange } from "../http/port.ts";
 import { performance, setTimeout } from "../time.ts";
 import { Timer, TimerWheel } from "../timers.ts";
 
-/**
- * How long outer middleware may hold back the end of a response whose client has left, in ms:
- * express-session saves the session in this time; compression never ends it.
- */
+/** How long outer middleware may delay the end after the client left, in ms: to save a session. */
 const heldBackMs = 1_000;
 
 const pollEveryMs = 1_000;
@@ -70,7 +67,7 @@ export class NodeExchange extends Timer implements Exchange {
     return this.request.headers[name]?.toString();
   }
 
-  /** Not from `req.headers`, which has the lines joined. */
+  /** `req.headers` would have the lines joined. */
   headerLines(name: string): readonly string[] {
     const lines: string[] = [];
     const { headers, rawHeaders } = this.request;
@@ -131,7 +128,7 @@ export class NodeExchange extends Timer implements Exchange {
     return this.#isAnswered || this.#res.writableEnded;
   }
 
-  /** Also true while outer middleware holds the end back. */
+  /** True also while outer middleware holds the end back. */
   get mayStillChange(): boolean {
     return !this.isAnswered && (!this.clientLeft || this.#endCalled);
   }
@@ -177,7 +174,7 @@ export class NodeExchange extends Timer implements Exchange {
     this.watcher?.responseChanged();
   }
 
-  /** The response is over unended: the client has left, or a body stream has failed. */
+  /** Called when no answer can arrive: the client has left, or a body stream failed. */
   close(): void {
     if (this.clientLeft) return;
     this.clientLeft = true;

@@ -9,7 +9,7 @@ import { nextTurn } from "../time.ts";
 
 export interface RequestContent {
   readonly req: IncomingMessage;
-  /** As the client sent it, with the mount path that a router may cut off. */
+  /** The URL as the client sent it, with the mount path that a router may cut off. */
   readonly url: string;
   /** The body as a parser has left it; `undefined` if none has. */
   readonly body: unknown;
@@ -25,7 +25,6 @@ const maxFiles = 1_000;
 /** The types of the usual parsers. For any other type a parser for Koa may not set `body`. */
 const usualTypes = /^application\/(?:json|x-www-form-urlencoded)\b/i;
 
-/** The members of an adapter that look at the content of a request. */
 export function contentAdapter<Source>(
   contentOf: (source: Source) => RequestContent,
 ): Required<Pick<Adapter<Source, never>, "checkParsed" | "path" | "payload">> {
@@ -45,14 +44,14 @@ async function payloadOf(content: RequestContent, except?: readonly string[]): P
   if (sent === undefined) {
     await checkParsed({ ...content, files: [] }, what, "set idempotency.fingerprint");
   }
-  const compared = without(sentBody(req, body), except);
-  return [queryOf(url), compared, ...(sent === undefined ? [] : [sent])];
+  return [
+    queryOf(url),
+    without(sentBody(req, body), except),
+    ...(sent === undefined ? [] : [sent]),
+  ];
 }
 
-/**
- * @throws NoFingerprintError (as a rejection) for an unparsed body: 500 if its type is a usual one
- * and the request has no `body`, else 415.
- */
+/** @throws NoFingerprintError for an unparsed body: 500 if a usual parser is missing, else 415. */
 async function checkParsed(
   { body, files, hasParser, req }: RequestContent,
   what = "find the id of this submission",
@@ -71,9 +70,9 @@ async function checkParsed(
 }
 
 /**
- * By `Content-Length` above 0 or any `Transfer-Encoding` (RFC 9112, section 6.3), on HTTP/2 also by
- * headers that did not end the stream (RFC 9113, section 8.1). A frame of its own may end an empty
- * one: Node.js has read that one turn later, and until then such a body counts as announced.
+ * A body is announced by a `Content-Length` above 0 or any `Transfer-Encoding` (RFC 9112, section
+ * 6.3), on HTTP/2 also by headers that did not end the stream (RFC 9113, section 8.1). Node.js
+ * reads the end of an empty one a turn later: until then, such a body counts as announced.
  */
 export function bodyWasAnnounced(req: IncomingMessage | Http2ServerRequest): boolean {
   const length = req.headers["content-length"];
@@ -81,7 +80,7 @@ export function bodyWasAnnounced(req: IncomingMessage | Http2ServerRequest): boo
   if (req.headers["transfer-encoding"] !== undefined) return true;
   if (!("stream" in req)) return false;
   const { stream } = req;
-  // Ended without a byte: Node.js ends such a stream by itself, even if it is not read.
+  // The stream ended without a byte: Node.js ends it by itself, even if it is not read.
   const cameEmpty = stream.readableEnded && !stream.readableDidRead;
   return !stream.endAfterHeaders && !cameEmpty;
 }
@@ -124,7 +123,7 @@ export function sentFiles(places: readonly unknown[]): Record<string, string[][]
       { status: 413 },
     );
   }
-  // Without a prototype, because the client chooses the names of the fields.
+  // The object has no prototype, because the client chooses the names of the fields.
   const files: Record<string, string[][]> = Object.create(null);
   for (const [field, file] of found) {
     files[field] ??= [];
@@ -132,7 +131,7 @@ export function sentFiles(places: readonly unknown[]): Record<string, string[][]
   }
   const all = Object.values(files);
   for (const each of all) {
-    // Sorted, because Formidable lists the files of a field in the order of their writes to disk.
+    // Sort them: Formidable lists the files of a field in the order of their writes to disk.
     if (each.some(([how]) => how === "hash")) each.sort((a, b) => (`${a}` < `${b}` ? -1 : 1));
   }
   return all.length > 0 ? files : undefined;
@@ -143,7 +142,7 @@ function collect(value: unknown, field: string, found: [string, Fields][]): void
   if (Array.isArray(value)) {
     for (const each of value) collect(each, field, found);
   } else if (isPlain(value) && Object.values(value).every((each) => typeof each === "object")) {
-    // Not a file, but an object of files by field: a file has a class, or a text such as its name.
+    // This is no file, but an object of files by field: a file has a class, or a text.
     for (const [name, each] of Object.entries(value)) {
       collect(each, field === "" ? name : `${field}[${name}]`, found);
     }
@@ -155,7 +154,7 @@ function collect(value: unknown, field: string, found: [string, Fields][]): void
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** How its bytes are known, their hash, its name, its type and its size. */
+/** Describes a file: how its bytes are known, their hash, its name, type and size. */
 function describe(file: Fields): string[] {
   const name = firstText(file, "originalname", "originalFilename", "name") ?? "";
   const about = [name, firstText(file, "mimetype", "type") ?? "", `${file["size"]}`];
@@ -164,7 +163,7 @@ function describe(file: Fields): string[] {
   if (bytes instanceof Uint8Array && bytes.length === file["size"]) {
     return ["bytes", createHash("sha256").update(bytes).digest("base64url"), ...about];
   }
-  // Not the ETag: some stores give each upload of the same bytes another one.
+  // The ETag does not count: some stores give each upload of the same bytes another one.
   const hash = firstText(file, "hash", "md5", "checksum");
   if (hash !== undefined) return ["hash", hash, ...about];
   throw new NoFingerprintError(

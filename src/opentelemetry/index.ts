@@ -26,13 +26,12 @@ export interface ObservedLock {
   stats(): LockStats;
 }
 
-/** For `instrument`. */
+/** Options of `instrument`. */
 export interface InstrumentOptions {
   /**
    * The locks whose `stats()` feed the metrics of the moment: leases held, attempts waiting, owner
    * ids being retired, the oldest lease. `stats()` is called when metrics are collected, until
-   * `disable`.
-   * @defaultValue none; all other metrics cover every lock of the process
+   * `disable`. @defaultValue none; all other metrics cover every lock of the process
    */
   readonly locks?: readonly ObservedLock[] | undefined;
   /** @defaultValue the global one, as it is when `instrument` is called */
@@ -41,8 +40,7 @@ export interface InstrumentOptions {
   readonly tracerProvider?: TracerProvider | undefined;
   /**
    * Whether spans are made: `submit_lock.acquire` and `submit_lock.hold`, children of the span in
-   * which the lock was asked for.
-   * @defaultValue true
+   * which the lock was asked for. @defaultValue true
    */
   readonly spans?: boolean | undefined;
 }
@@ -57,7 +55,6 @@ export interface Instrumentation {
  * Reports metrics and spans of every lock of this process to OpenTelemetry. Call it once, after
  * the SDK was started. No attribute is a key, a user id, an owner id or a holder. The first error
  * for each channel is reported to `diag`, and none reaches the order.
- *
  * @throws InvalidOptionError naming the option, what was expected and what came.
  */
 export function instrument(options: InstrumentOptions = {}): Instrumentation {
@@ -114,7 +111,7 @@ const SUBMISSION = "submit_lock.submission";
 const FENCING_TOKEN = "submit_lock.fencing_token";
 const ERROR_TYPE = "error.type";
 
-/** With the `code` of an error, such as `SUBMIT_LOCK_UNAVAILABLE`, or `_OTHER`; never its message. */
+/** An error is shown by its `code`, such as `SUBMIT_LOCK_UNAVAILABLE`, or `_OTHER`. */
 function attributesOf(message: AcquireMessage | ReleaseMessage | CompleteMessage): Attributes {
   const { cause, keyPrefix, outcome } = message;
   const attributes = { [KEY_PREFIX]: keyPrefix, [OUTCOME]: outcome };
@@ -142,7 +139,6 @@ const reasons: Record<LostReason, true> = {
   closed: true,
 };
 
-/** The codes of a refusal. */
 const codes = [
   ...["submit_anonymous", "submit_contended", "submit_unavailable", "submit_lock_lost"],
   ...["idempotency_key_required", "idempotency_key_invalid", "idempotency_id_invalid"],
@@ -160,22 +156,14 @@ function metricsOf(meter: Meter, locks: readonly ObservedLock[]): Listeners {
     const histogram = meter.createHistogram(name, { description, unit: "s", advice });
     return (ms: number, attributes: Attributes) => histogram.record(ms / 1_000, attributes);
   };
-  const acquired = seconds(
-    "submit_lock.acquire.duration",
-    roundTrip,
-    "How long attempts to take a lock took",
-  );
+  const acquired = seconds("submit_lock.acquire.duration", roundTrip, "How long attempts took");
   const contended = seconds(
     "submit_lock.contention.remaining",
     remaining,
     "How long the key that refused an attempt had yet to live",
   );
   const held = seconds("submit_lock.hold.duration", hold, "How long locks were held");
-  const released = seconds(
-    "submit_lock.release.duration",
-    roundTrip,
-    "How long releases took to be answered",
-  );
+  const released = seconds("submit_lock.release.duration", roundTrip, "How long releases took");
   const completed = seconds(
     "submit_lock.complete.duration",
     roundTrip,
@@ -184,7 +172,7 @@ function metricsOf(meter: Meter, locks: readonly ObservedLock[]): Listeners {
   const retired = seconds(
     "submit_lock.retire.duration",
     retire,
-    "How long it took until no late request of an attempt could take effect any more",
+    "How long retires took: until no late request could take effect, or until they were abandoned",
   );
   const losses = meter.createCounter("submit_lock.lease.losses", {
     description: "Leases that were lost under their holders",
@@ -264,16 +252,8 @@ function observe(meter: Meter, locks: readonly ObservedLock[]): () => void {
   const upDown = (name: string, unit: string, description: string) =>
     meter.createObservableUpDownCounter(name, { description, unit });
   const held = upDown("submit_lock.lease.count", "{lease}", "Locks that are held now");
-  const attempting = upDown(
-    "submit_lock.attempt.count",
-    "{attempt}",
-    "Attempts that wait for an answer now",
-  );
-  const retiring = upDown(
-    "submit_lock.retirement.count",
-    "{owner_id}",
-    "Owner ids that are being retired now",
-  );
+  const attempting = upDown("submit_lock.attempt.count", "{attempt}", "Attempts under way now");
+  const retiring = upDown("submit_lock.retirement.count", "{owner_id}", "Owner ids being retired");
   const oldest = meter.createObservableGauge("submit_lock.lease.oldest_age", {
     description: "How long the oldest lock of now has been held",
     unit: "s",
@@ -296,7 +276,7 @@ function observe(meter: Meter, locks: readonly ObservedLock[]): () => void {
   return () => meter.removeBatchObservableCallback(tell, observed);
 }
 
-/** On spans alone: a metric would have a series for each order. */
+/** Only spans have it: a metric would have a series for each order. */
 function submissionOf(submission: string | undefined): Attributes {
   return submission === undefined ? {} : { [SUBMISSION]: submission };
 }

@@ -17,17 +17,13 @@ export interface SubmissionRow {
   readonly value: string | null;
   /** In milliseconds, by the database's clock. */
   readonly age: string | number | bigint;
-  /** On MySQL: of the call that inserted it. */
+  /** The call that has inserted the row, on MySQL. */
   readonly run?: string;
 }
 
-/** The statements of one database, and what its answers mean. */
 export interface Dialect {
   readonly ddl: string;
-  /**
-   * Proves the transaction (J2) and inserts the row (J1): resolves to a token of this run, or to the
-   * row of an earlier one.
-   */
+  /** J1, J2: resolves to a token of the run that has inserted the row, or to an earlier row. */
   begin(tx: SqlExecutor, id: string, fingerprint: string | null): Promise<string | SubmissionRow>;
   /** Keeps the value, and proves that the transaction is still the one in which `token` was made. */
   end(tx: SqlExecutor, id: string, token: string, json: string | null): Promise<void>;
@@ -52,7 +48,7 @@ export function submissionsOf(result: unknown, more: readonly string[] = []): Su
   return rowsOf(result, ["fingerprint", "value", "age", ...more]) as unknown as SubmissionRow[];
 }
 
-/** Sends a statement whose error `code` means something else than the database says. */
+/** Sends a statement; if the database answers with `code`, `meaning` makes the error. */
 export async function send(
   tx: SqlExecutor,
   text: string,
@@ -67,21 +63,21 @@ export async function send(
   }
 }
 
-/** J2, at the beginning. */
+/** Rule J2: thrown if no transaction is open before `work`. */
 export function noTransaction(cause: unknown): TransactionRequiredError {
   const why =
     "tx: expected one open transaction, got statements outside of any, and nothing was written. Send BEGIN, and pass the connection that has the transaction and not the pool";
   return new TransactionRequiredError(why, { cause });
 }
 
-/** J2, at the end. */
+/** Rule J2: thrown if the transaction is not the same after `work`. */
 export function anotherTransaction(cause?: unknown): TransactionRequiredError {
   const why =
     "the transaction has ended within work, or was rolled back there. Let work neither commit nor roll back nor catch an error of the database, and use a connection for one transaction at a time";
   return new TransactionRequiredError(why, { cause });
 }
 
-/** J3. */
+/** Rule J3: thrown if the database gives up the wait for another transaction. */
 export function waitedTooLong(): LockContendedError {
   const why =
     "another transaction has this submission's row, and the database gave up the wait. Roll back and try again in a moment: it does not run twice";
@@ -105,7 +101,7 @@ export function waitedTooLong(): LockContendedError {
  * ```
  */
 export function isRetryable(error: unknown): boolean {
-  // As a text, it is what Prisma makes of a number.
+  // Prisma makes the text "1213" of the number.
   return hasCode(error, ["40001", "40P01", 1213, "1213", 1020, "P2034"]);
 }
 

@@ -14,7 +14,7 @@ import {
 /** Error 1305: there is no such savepoint, because the transaction that had it is over. */
 const noSavepoint = 1305;
 
-/** @param table quoted. */
+/** @param table the quoted name. */
 export function mysql(table: string): Dialect {
   // INSERT IGNORE would deadlock as often, and hide other errors.
   const insert = `INSERT INTO ${table} (id, fingerprint, run, created_at) VALUES (?, ?, ?, UTC_TIMESTAMP(6)) ON DUPLICATE KEY UPDATE id = id`;

@@ -9,13 +9,13 @@ import {
   waitedTooLong,
 } from "./executor.ts";
 
-/** @param table quoted. */
+/** @param table the quoted name. */
 export function postgresql(table: string): Dialect {
-  // PostgreSQL refuses it outside of a transaction. It is the lock that the INSERT takes anyway;
-  // ONLY spares the partitions.
+  // PostgreSQL refuses LOCK outside of a transaction. INSERT takes this lock; ONLY spares
+  // partitions.
   const prove = `LOCK TABLE ONLY ${table} IN ROW EXCLUSIVE MODE`;
   const insert = `INSERT INTO ${table} (id, fingerprint) VALUES ($1, $2) ON CONFLICT (id) DO NOTHING RETURNING txid_current()::text AS tx`;
-  // A statement of its own, so that READ COMMITTED sees what the INSERT has waited for (J4).
+  // This is its own statement: READ COMMITTED then sees what the INSERT has waited for (J4).
   const select = `SELECT fingerprint, value, floor(extract(epoch FROM clock_timestamp() - created_at) * 1000)::text AS age FROM ${table} WHERE id = $1`;
   const update = `UPDATE ${table} SET value = $1 WHERE id = $2 AND txid_current()::text = $3 RETURNING id`;
   const remove = `WITH old AS (SELECT id FROM ${table} WHERE created_at < now() - $1::float8 * interval '1 millisecond' ORDER BY created_at LIMIT $2::int FOR UPDATE SKIP LOCKED), gone AS (DELETE FROM ${table} WHERE id IN (SELECT id FROM old) RETURNING 1) SELECT count(*)::int AS n FROM gone`;
@@ -37,7 +37,7 @@ CREATE INDEX ON ${table} (created_at);
         const [own] = rowsOf(inserted, ["tx"]);
         if (own !== undefined) return String(own["tx"]);
         const row = await find(tx, id);
-        // None: the row was pruned behind the INSERT.
+        // There is no row where it was pruned behind the INSERT.
         if (row !== undefined) return row;
       }
       throw waitedTooLong();

@@ -29,7 +29,7 @@ export interface SubmissionTableOptions {
   readonly dialect?: "postgresql" | "mysql" | undefined;
   /** A name, quoted as it is and never parsed. @defaultValue the schema of the search path */
   readonly schema?: string | undefined;
-  /** Likewise. 1 to 63 bytes (64 on MySQL). @defaultValue "submissions" */
+  /** A name, quoted as it is. 1 to 63 bytes (64 on MySQL). @defaultValue "submissions" */
   readonly table?: string | undefined;
 }
 
@@ -69,10 +69,7 @@ export class SubmissionTable {
     this.#dialect = make(names.join("."));
   }
 
-  /**
-   * CREATE TABLE and CREATE INDEX, for a migration. Without IF NOT EXISTS: another table of this
-   * name is an error.
-   */
+  /** The statements for a migration. No IF NOT EXISTS: another table of this name is an error. */
   get ddl(): string {
     return this.#dialect.ddl;
   }
@@ -88,7 +85,6 @@ export class SubmissionTable {
    * transaction, so that it is rolled back. Run it again where {@link isRetryable} says so.
    *
    * The value is kept as JSON of at most 1 MiB; a longer one is only returned.
-   *
    * @throws whatever `work` and the database throw.
    * @throws TransactionRequiredError without a transaction, or where it ended within `work`.
    * @throws SubmissionMismatchError for a known submission with another fingerprint.
@@ -116,9 +112,7 @@ export class SubmissionTable {
   }
 
   /**
-   * The kept value; `undefined` if there is none, which is not a permission to run. Takes a pool,
-   * too.
-   *
+   * The kept value; `undefined` if there is none, which is not a permission to run. Takes a pool.
    * @throws SubmissionMismatchError, AnswerUnavailableError, InvalidOptionError as `once` does.
    */
   lookUp<Value>(
@@ -135,7 +129,6 @@ export class SubmissionTable {
   /**
    * Deletes one batch of rows that are older than `olderThanMs`, by the database's clock, and
    * resolves to whether there are more. A repeat of a deleted one runs. Takes a pool.
-   *
    * @param options `olderThanMs`: a day to ten years in milliseconds; `batchSize`: 1 to 10 000,
    * @defaultValue 1 000
    * @throws InvalidOptionError, as a rejection.
@@ -146,7 +139,7 @@ export class SubmissionTable {
   ): Promise<boolean> {
     checkOptionNames("prune", options, ["olderThanMs", "batchSize"]);
     const { olderThanMs, batchSize = 1_000 } = options;
-    // From a day on, so that seconds in the place of milliseconds are refused (J13).
+    // At least a day, so that seconds instead of milliseconds are refused (J13).
     checkMs("olderThanMs", olderThanMs, 86_400_000, 315_360_000_000);
     if (!Number.isInteger(batchSize) || batchSize < 1 || batchSize > 10_000) {
       throw invalidOption("batchSize", "a whole number from 1 to 10000", batchSize);
@@ -157,8 +150,8 @@ export class SubmissionTable {
 }
 
 function quoteName(option: string, name: unknown, quote: string, maxBytes: number): string {
-  // NUL ends a name for the server; ? and $ are placeholders for template APIs. PostgreSQL would cut
-  // a longer name (J10).
+  // NUL ends a name for the server, ? and $ are placeholders, and PostgreSQL cuts longer names
+  // (J10).
   const isName = typeof name === "string" && name !== "" && !/[\0?$\p{Cs}]/u.test(name);
   if (isName && Buffer.byteLength(name) <= maxBytes) {
     return quote + name.replaceAll(quote, quote + quote) + quote;
@@ -167,10 +160,7 @@ function quoteName(option: string, name: unknown, quote: string, maxBytes: numbe
   throw invalidOption(option, expected, name);
 }
 
-/**
- * J8: a handler may answer a refusal by itself, and a guard with `store: "final"` would keep its 422
- * for the rightful content.
- */
+/** J8: a handler may answer a refusal itself. A guard must not keep that for rightful content. */
 async function refusing<Result>(
   submission: SqlSubmission | undefined,
   act: () => Promise<Result>,
@@ -198,7 +188,7 @@ function checkCall(tx: SqlExecutor, submission: SqlSubmission | undefined): SqlS
   }
   const { id, fingerprint } = submission as SqlSubmission;
   for (const [name, text] of Object.entries({ id, fingerprint: fingerprint ?? id })) {
-    // J7: with ids of the application, two users would share an order.
+    // Rule J7: with ids of the application, two users would share an order.
     if (is22(text)) continue;
     const came =
       typeof text === "string" ? `a string of ${text.length} characters` : describe(text);
@@ -210,7 +200,7 @@ function checkCall(tx: SqlExecutor, submission: SqlSubmission | undefined): SqlS
 }
 
 function resultOf<Value>(row: SubmissionRow, fingerprint: string | undefined): OnceResult<Value> {
-  // J5.
+  // Rule J5: other content does not get this value.
   const isCompared = row.fingerprint !== null && fingerprint !== undefined;
   if (isCompared && row.fingerprint !== fingerprint) {
     throw new SubmissionMismatchError(
@@ -218,7 +208,7 @@ function resultOf<Value>(row: SubmissionRow, fingerprint: string | undefined): O
       false,
     );
   }
-  // J6.
+  // Rule J6: a row without a value does not run again.
   if (row.value === null) {
     throw new AnswerUnavailableError(
       "this submission was committed before, and its value was not kept. It does not run again: look for its effect",

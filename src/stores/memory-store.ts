@@ -31,6 +31,8 @@ interface Entry extends Pick<LockCommand, "ownerId" | "submission" | "times"> {
   expiresAt: number;
 }
 
+type Kept = { readonly record: RecordBytes; readonly expiresAt: number };
+
 const maxRecords = 10_000;
 
 /**
@@ -41,12 +43,9 @@ const maxRecords = 10_000;
 export class MemoryStore implements LockStore {
   readonly #entries = new Map<string, Entry>();
   /** Answers that are kept, and those that a run told, by {@link recordKey}. */
-  readonly #records = new Map<
-    string,
-    { readonly record: RecordBytes; readonly expiresAt: number }
-  >();
-  readonly #told = new Map<string, { readonly record: RecordBytes; readonly expiresAt: number }>();
-  /** By the lock's key, the orders that have outlived their locks. */
+  readonly #records = new Map<string, Kept>();
+  readonly #told = new Map<string, Kept>();
+  /** The orders that have outlived their locks, by the lock's key. */
   readonly #outlived = new Map<string, OutliveRequest & { readonly expiresAt: number }>();
   #lastToken = 0;
   #sweepAt = 1_000;
@@ -64,7 +63,6 @@ export class MemoryStore implements LockStore {
   /**
    * Plays an outage for a test, from the next request on, and in the middle of an order too; `"none"`
    * ends it. Locks and answers that the store has stay, and leases expire as in any outage.
-   *
    * @throws InvalidOptionError for any other value.
    */
   play(outage: Outage | "none"): void {
@@ -76,7 +74,7 @@ export class MemoryStore implements LockStore {
     if (request === undefined) return;
     const { command } = request;
     const now = performance.now();
-    // Rule 16: the record before the lock.
+    // Rule 16: look for the record before the lock.
     const record = this.#recordOf(command, now);
     if (record !== undefined) {
       const isOther = differs(headOf(record).fingerprint, command.submission?.fingerprint);
@@ -93,11 +91,9 @@ export class MemoryStore implements LockStore {
     if (entry === undefined && request.onlyLooks) {
       request.answer({ kind: "outOfWindow", storeTimeMs: now });
     } else if (entry === undefined) {
-      const fencingToken = this.#take(command, now);
-      request.answer({ kind: "taken", storeTimeMs: now, fencingToken });
+      request.answer({ kind: "taken", storeTimeMs: now, fencingToken: this.#take(command, now) });
     } else if (isOwned(entry, command.ownerId)) {
-      const { fencingToken } = entry;
-      request.answer({ kind: "mine", storeTimeMs: now, fencingToken });
+      request.answer({ kind: "mine", storeTimeMs: now, fencingToken: entry.fencingToken });
     } else {
       request.answer(contendedOrMismatched(entry, command.submission, now));
     }
@@ -129,7 +125,7 @@ export class MemoryStore implements LockStore {
     const { command, told } = request;
     if (told === undefined) return;
     const key = recordKey(command);
-    // The oldest first: all have the same life.
+    // Deletes what has run out, the oldest first: all have the same life.
     for (const each of this.#told.keys()) if (live(this.#told, each, now)) break;
     this.#told.delete(key);
     this.#told.set(key, { record: told.record, expiresAt: now + told.lifeMs });
@@ -230,7 +226,7 @@ export class MemoryStore implements LockStore {
       this.#sweepAt = Math.max(1_000, 2 * this.#entries.size);
     }
     const microseconds = Math.floor((performance.timeOrigin + now) * 1_000);
-    // Rule 20: higher than the last token, also within one microsecond.
+    // Rule 20: the token is higher than the last one, also within one microsecond.
     const fencingToken = Math.max(microseconds, this.#lastToken + 1);
     this.#lastToken = fencingToken;
     const { key, ownerId, submission, times } = command;
@@ -270,12 +266,12 @@ export class MemoryStore implements LockStore {
   }
 }
 
-/** An expired value is deleted. */
-function live<Kept extends { readonly expiresAt: number }>(
-  map: Map<string, Kept>,
+/** Returns a value that has not expired, and deletes one that has. */
+function live<Value extends { readonly expiresAt: number }>(
+  map: Map<string, Value>,
   key: string,
   now: number,
-): Kept | undefined {
+): Value | undefined {
   const found = map.get(key);
   if (found === undefined || found.expiresAt > now) return found;
   map.delete(key);
@@ -307,9 +303,8 @@ function contendedOrMismatched(
     return { kind: "mismatched", inFlight: true, storeTimeMs };
   }
   const expiresInMs = Math.ceil(expiresAt - storeTimeMs);
-  const isCooldown = state === "cooldown";
   const holderId = isSame ? ownerId : undefined;
-  const why = { sameSubmission: isSame, holderId, isCooldown };
+  const why = { sameSubmission: isSame, holderId, isCooldown: state === "cooldown" };
   return { kind: "contended", expiresInMs, ...why, storeTimeMs };
 }
 

@@ -218,7 +218,7 @@ describe("a submissionId", () => {
     const guard = { idempotency: { submissionId: token } };
     const once = await openOnce({ framework, guard, answers: { onKeyMissing } });
     expect((await once.submit({ body: { token: sent } })).status).toBe(418);
-    const why = "The id of a submission has to be well-formed text of 1 to 1024 characters.";
+    const why = "The submission id must be a well-formed string of up to 1024 characters.";
     const problem = { body: expect.stringContaining(why) };
     expect(told).toMatchObject([{ reason: "id-invalid", why, problem }]);
     expect(JSON.stringify(told)).not.toContain("secret");

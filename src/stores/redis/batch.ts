@@ -7,12 +7,12 @@ import type { ConnectionPair, Route } from "./connection-pair.ts";
 import { isCrossSlot, toNoAnswer, unexpectedReply } from "./redis-errors.ts";
 
 /**
- * How many calls should be in flight to a node. Pairs a second, 4 calls being 1 (32 and 64 callers):
- * one 0.56 to 0.71, two 0.77 to 1.06, eight 0.85 to 1.15, with 256 callers 0.76 to 0.84.
+ * How many calls should be in flight to a node. Throughput with 32 and 64 callers, 4 calls being 1:
+ * one call 0.56 to 0.71, two 0.77 to 1.06, eight 0.85 to 1.15 (256 callers: 0.76 to 0.84).
  */
 const defaultCallsAtOnce = 4;
 
-/** How many entries a call has before there is a second: a call takes 7 µs here, an entry 1.3. */
+/** How many entries a call has before a second one pays: a call takes 7 µs here, an entry 1.3. */
 const leastEntries = 8;
 
 /** The requests of one command and one turn of the event loop, written in few calls. */
@@ -62,8 +62,10 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
       : [{ route: this.#connections.routeOf(command, this.#command), requests: all }];
     for (const { requests, route } of groups) {
       // Rule 23: calls are counted by node, so that a silent node takes none from the others.
-      const inFlight = route?.connection.inFlightTo(route.node) ?? 0;
-      const wanted = Math.max(1, this.#callsAtOnce - inFlight);
+      const wanted = Math.max(
+        1,
+        this.#callsAtOnce - (route?.connection.inFlightTo(route.node) ?? 0),
+      );
       const calls = Math.min(wanted, Math.ceil(requests.length / leastEntries));
       const most = this.#mayShare(requests, route) ? (this.#command.maxEntries ?? maxEntries) : 1;
       const entries = Math.min(Math.ceil(requests.length / calls), most);
@@ -73,7 +75,7 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
     }
   }
 
-  /** Rule 24. On a Cluster, a group of several has been gathered by rule 23. */
+  /** Rule 24: whether requests share a call. On a Cluster, rule 23 has grouped them already. */
   #mayShare(requests: readonly Request[], route: Route | undefined): boolean {
     const [first] = requests;
     if (route === undefined || first === undefined || requests.length === 1) return true;
@@ -118,7 +120,7 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
     }
     const sentAt = performance.now();
     const answered = (result: CallResult): void => {
-      // Rule 2: nothing was executed. Rule 9 chooses the connection anew.
+      // Rule 2: nothing was executed, so write them again. Rule 9 chooses the connection anew.
       if (result.kind === "not-loaded") this.#write(requests);
       else if (result.kind === "value") this.#answered(requests, result.value, route, sentAt);
       else if (this.#isRefusedTogether(requests, route, result)) this.#write(requests);
@@ -140,7 +142,7 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
     if (first === undefined || second === undefined || result.kind !== "error") return false;
     if (this.#connections.isCluster || !isServerError(result.error)) return false;
     const isRefused = isCrossSlot(result.error);
-    // A proxy may say it in words of its own. Whether such a call was executed, is not known.
+    // A proxy may refuse in its own words: then it is unknown whether the call was executed.
     const isUnknown = toNoAnswer(result).kind === "unknown";
     if (isRefused || isUnknown) route.connection.gathering.refusedTogether(first.command);
     return isRefused;

@@ -8,24 +8,23 @@ interface NodeClock {
 }
 
 /**
- * Rules 12 and 20: estimates of the servers' clocks, and the floors of fencing tokens. No safety of
- * the lock rests on them. An estimate stamps deadlines, and a wrong stamp costs one more round trip.
+ * Rules 12 and 20: estimates of the servers' clocks, and the floors of fencing tokens. No safety
+ * depends on them: an estimate stamps deadlines, and a wrong one costs one more round trip.
  */
 export class RedisClock {
-  /** One of each node: the clocks of a Cluster's masters differ. */
+  /** One for each node: the clocks of a Cluster's masters differ. */
   readonly #nodes = new Map<string, NodeClock>();
   /** The newest estimate, which a node without a reply begins with: at first this process' clock. */
   #newestOffset: number = wallClock.now() - performance.now();
 
-  /** Redis' time as estimated, in whole milliseconds. */
   now(node: string): number {
     return Math.floor(performance.now() + (this.#nodes.get(node)?.offset ?? this.#newestOffset));
   }
 
   /**
-   * Rule 12: every reply bounds the estimate, because Redis read its clock between the send and the
-   * reading. The estimate moves by the least that satisfies both bounds, so a late reply, whose
-   * bounds are wide, moves a right estimate little. Rule 20: raises the node's floor.
+   * Rule 12: Redis read its clock between the send and the reading of a reply, which bounds the
+   * estimate. It moves as little as both bounds allow: a late reply, with wide bounds, hardly moves
+   * a right one. Rule 20: raises the node's floor.
    */
   learn(node: string, redisTimeMs: number, token: number, sentAt: number, readAt: number): void {
     let clock = this.#nodes.get(node);

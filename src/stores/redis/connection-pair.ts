@@ -9,8 +9,8 @@ import { Connection, type ConnectionWatcher } from "./connection.ts";
 import { misconfiguration } from "./redis-errors.ts";
 
 /**
- * Rule 9: a connection (on a Cluster, a node) is silent that has left a call unanswered for this
- * share of `commandTimeoutMs`. Below 1: the timer of the lock's confirm may fire a little early.
+ * Rule 9: a connection (on a Cluster, a node) is silent once a call is unanswered for this share of
+ * `commandTimeoutMs`. Below 1: the timer of the lock's confirm may fire a little early.
  */
 const silentShare = 0.9;
 
@@ -21,21 +21,21 @@ const silentShare = 0.9;
 const distrustMs = 30_000;
 
 /**
- * How long the second connection may be unusable in status `connect` or `ready` before another,
- * which may lead to an elected master, replaces it (or 2 `commandTimeoutMs`, if that is longer).
+ * How long the second connection may be unusable in status `connect` or `ready` (or 2
+ * `commandTimeoutMs`, if longer) before another replaces it, which may lead to an elected master.
  */
 const silentMs = 1_000;
 
 /** The bound in any other status, and on a Cluster, whose client looks for masters by itself. */
 const unusableMs = 5_000;
 
-/** How long no second connection is opened after the server has refused one for their number. */
+/** How long no second connection is opened after the server has refused one as too many. */
 const fullMs = 5_000;
 
-/** How long none is opened after the client could not make one. */
+/** How long no second connection is opened after the client could not make one. */
 const failedMs = 1_000;
 
-/** With so many, a lock is made for each request, costs 4 kB, and is never closed. */
+/** So many locks mean one for each request: each costs 4 kB, and is never closed. */
 const manyLocks = 1_000;
 
 export interface Route {
@@ -93,12 +93,12 @@ export class ConnectionPair {
   readonly recordKey = ({ key, submission }: LockCommand): string =>
     recordKeyOf(this.#client, key, submission?.id ?? "");
 
-  /** 0 without a Cluster. */
+  /** Returns 0 without a Cluster. */
   slotOf(key: string): number {
     return this.isCluster ? slotOf((this.#client.keyPrefix ?? "") + key) : 0;
   }
 
-  /** `undefined` also where the client throws: an application may have replaced its members. */
+  /** Returns `undefined` also if the client throws: an application may have changed its members. */
   routeOf(
     { key, times }: LockCommand,
     { gatheredScript }: { readonly gatheredScript?: string },
@@ -121,10 +121,7 @@ export class ConnectionPair {
     return this.#primary.inFlight + (this.#second?.inFlight ?? 0);
   }
 
-  /**
-   * @param onReady called whenever the primary or the second has become usable.
-   * @returns ends this use. Rule 14: the last one closes the second connection and no other.
-   */
+  /** @returns a function that ends the use. Rule 14: the last closes the second connection only. */
   attach(onReady: () => void): () => void {
     // A new function each time, so that a Set counts both attaches.
     const user = () => onReady();
@@ -215,7 +212,7 @@ export class ConnectionPair {
     failed: (error) => {
       this.#lastErrorOfSecond = error;
       if (!/max number of clients/i.test(error.message)) return;
-      // Its tries, ten a second in each process, would keep a new process of the shop out.
+      // Ten tries a second in each process would keep a new process of the shop out.
       this.#secondAt = performance.now() + fullMs;
       this.#closeSecond();
     },
@@ -250,7 +247,7 @@ export class ConnectionPair {
     return this.#primary.everReady || !isConnecting;
   }
 
-  /** `undefined` where that fails: an application may have a `duplicate()` of its own. */
+  /** Returns `undefined` if it fails: an application may have a `duplicate()` of its own. */
   #openSecond(): Connection | undefined {
     if (performance.now() < this.#secondAt) return undefined;
     try {
@@ -284,7 +281,7 @@ export class ConnectionPair {
       second?.unwatch();
       second?.client.close();
     } catch {
-      // It is called by timers and by events, where an error would end the process.
+      // Timers and events call this, where an error would end the process.
     }
   }
 }

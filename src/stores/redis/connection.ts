@@ -18,14 +18,14 @@ export type CallResult =
   | { readonly kind: "value"; readonly value: unknown }
   | { readonly kind: "error"; readonly error: unknown }
   | { readonly kind: "closed" }
-  /** Not executed because the call had the script's digest. The next call will have its text. */
+  /** The server has not executed it, and lacks the digest. The next call will have the text. */
   | { readonly kind: "not-loaded" };
 
 interface Call {
   readonly node: string;
   /** The monotonic time from which a missing answer counts as silence. */
   readonly silentFrom: number;
-  /** The client itself has failed it, as by a time-out of its own, and would drop a late answer. */
+  /** The client itself has failed the call, as by its own time-out, and drops a late answer. */
   isGivenUp: boolean;
   /** `undefined` once the caller was told. */
   tell: ((result: CallResult) => void) | undefined;
@@ -43,15 +43,14 @@ export interface ConnectionWatcher {
 
 const ofProbe = (): void => {};
 
-/** Writes the calls of one client, and follows each to its end. */
 export class Connection {
   readonly client: ClientPort;
-  /** Calls whose node has answered neither them nor a later one. */
+  /** How many calls have neither their own answer nor a later one of their node. */
   inFlight = 0;
   everReady = false;
-  /** When it was last found silent since it came up, by the monotonic clock; −∞ for never. */
+  /** When the connection was last found silent since it came up (monotonic); −∞ for never. */
   silentAt: number = Number.NEGATIVE_INFINITY;
-  /** Rule 9: its last answer was that of a replica: a failover may have left it behind. */
+  /** Rule 9: the last answer was that of a replica: a failover may have left it behind. */
   isReplica = false;
   /** The calls that wait for each node, oldest first. */
   readonly #unanswered = new Map<string, Call[]>();
@@ -99,7 +98,7 @@ export class Connection {
     return this.#unanswered.get(node)?.length ?? 0;
   }
 
-  /** Rules 9 and 22. */
+  /** Rules 9 and 22: whether a request may be written now. */
   isUsable(slot: number, silenceMs: number): boolean {
     return this.database.isCertain && this.client.isReady(slot) && this.answers(slot, silenceMs);
   }
@@ -111,8 +110,8 @@ export class Connection {
   }
 
   /**
-   * The connection was not usable: asks for its database, or notes its silence. Where no answer may
-   * end that (the client has failed the newest call, or a Cluster repeats it), writes one probe.
+   * Called for a connection that is not usable: asks for its database, or notes its silence. Writes
+   * a probe if no answer may end that (the client failed the newest call, or a Cluster repeats it).
    */
   suspect(slot: number, key: string, silenceMs: number): void {
     if (this.client.status !== "ready") return;
@@ -123,16 +122,12 @@ export class Connection {
     this.silentAt = performance.now();
     const node = this.client.nodeOf(slot);
     const newest = this.#unanswered.get(node)?.at(-1);
-    const isProbed = !this.client.isCluster || newest?.tell === ofProbe;
-    if (isProbed && newest?.isGivenUp === false) return;
+    if ((!this.client.isCluster || newest?.tell === ofProbe) && newest?.isGivenUp === false) return;
     const probe = async () => this.client.eval("return 1", { keys: [key], args: [] });
     this.follow(node, probe(), performance.now(), ofProbe);
   }
 
-  /**
-   * @param tell called at most once, and perhaps never while the server is silent.
-   * @param server the node's own connection, for a call that declares no key.
-   */
+  /** @param tell called at most once. @param server the node's, for a call that declares no key. */
   send(
     node: string,
     script: string,
@@ -222,7 +217,7 @@ export class Connection {
     if (this.database.isCertain) this.#watcher?.ready();
   };
 
-  /** Rule 2: the client may write the calls again, and the answer to that would hide the first. */
+  /** Rule 2: the client may write the calls again, and an answer would hide the first write. */
   readonly #closed = (): void => {
     const calls = [...[...this.#unanswered.values()].flat(), ...this.#repeated];
     this.#unanswered.clear();

@@ -50,7 +50,7 @@ export class DatabaseProof {
     });
   }
 
-  /** The connection was lost, or the application has selected another database. */
+  /** Called when the connection was lost, or the application has selected another database. */
   forget(): void {
     this.#isNeeded ||= this.#client.needsProof;
     this.#proved = undefined;

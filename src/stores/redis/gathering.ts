@@ -13,21 +13,17 @@ const leastVersion = 0x07_00_00;
 /** The pause before a node that has refused is asked again, in ms: doubled each time. */
 const askAgainMs = { first: 10_000, most: 600_000 };
 
-/** How long requests of a refused slot are calls of their own, unless another node has it before. */
+/** How long requests of a refused slot are not gathered, unless another node has it before. */
 const aloneMs = 10_000;
 
-/**
- * Rule 24: sets all keys in one call. For so long that a read which a busy machine holds up still
- * finds them: a key that has run out would look like one on another shard.
- */
+/** Rule 24: sets all keys in one call. They live for 60 s: a busy machine may read them late. */
 export const writeTogether: string =
   "for _, key in ipairs(KEYS) do redis.call('SET', key, ARGV[1], 'PX', 60000) end";
 
-/** Rule 24: reads one of them back. */
 export const takeBack: string =
   "local value = redis.call('GET', KEYS[1]) redis.call('DEL', KEYS[1]) return value";
 
-/** Behind two equal shards, fewer keys than this are all on one of them once in 2 ^ 31 times. */
+/** By chance, so many keys are all on one of two equal shards once in 2 ^ 31 times. */
 const askedKeys = 32;
 
 type Follow = (answer: Promise<unknown>) => void;
@@ -45,7 +41,7 @@ export class Gathering {
   readonly #follow: Follow;
   /** The client puts it in front of declared keys alone. */
   readonly prefix: string;
-  /** The answer of each node of a Cluster; on one address, for the times of each lock. */
+  /** The verdict on each node of a Cluster; on one address, for the times of each lock. */
   readonly #verdicts = new WeakMap<ServerPort | LockTimes, Verdict>();
   readonly #alone = new Map<number, { readonly name: string; readonly until: number }>();
 
@@ -68,21 +64,19 @@ export class Gathering {
   }
 
   /**
-   * Rule 24, without a Cluster client: whether a call may have the keys of many customers of this
-   * lock. Until the answer is yes, each customer has a call of its own.
+   * Rule 24, without a Cluster client: whether a call may have many customers' keys of this lock.
    */
   mayShare({ key, times }: LockCommand): boolean {
     return this.#saidYes(times, this.#client, () => askSharing(this.#client, key, this.#follow));
   }
 
-  /** The server has refused a call of many customers. */
   refusedTogether({ times }: LockCommand): void {
     const verdict = this.#verdictOf(times, this.#client);
     verdict.isYes = false;
     verdict.askAt = Number.POSITIVE_INFINITY;
   }
 
-  /** The slot may be on the move. */
+  /** The slot may be moving: its requests are calls of their own for a while. */
   refused(slot: number, name: string): void {
     this.#alone.set(slot, { name, until: performance.now() + aloneMs });
   }
@@ -114,15 +108,14 @@ export class Gathering {
   }
 }
 
-/** Asks whether a node takes calls that declare no key. @param key of its slots; need not exist. */
+/** Asks whether a node takes calls that declare no key. @param key in a slot of the node. */
 export async function askNode(node: ServerPort, key: string): Promise<"yes" | "no" | "too old"> {
   try {
     const reply = await node.eval(question, { keys: [], args: [key] });
     const [version, value] = Array.isArray(reply) ? reply : [];
     if (!(Number(version) >= leastVersion)) return "too old";
     // `WRONGTYPE`: the key holds a list, say, but the node has let the script use it.
-    const isRefused = value instanceof Error && !value.message.startsWith("WRONGTYPE");
-    return isRefused ? "no" : "yes";
+    return value instanceof Error && !value.message.startsWith("WRONGTYPE") ? "no" : "yes";
   } catch {
     return "no";
   }
@@ -130,10 +123,8 @@ export async function askNode(node: ServerPort, key: string): Promise<"yes" | "n
 
 /**
  * Rule 24: behind a proxy that shards by the first key, a call with the keys of two customers would
- * take the second lock on a server where no other call finds it: two holders. So many keys are
- * written by one call, and each is read by a call of its own.
- *
- * @param key in front of the keys that it writes, which are gone at once, or after 60 s.
+ * take the second lock where no other call finds it: two holders. So one call writes many keys, and
+ * a call for each reads it back. @param key the beginning of the keys, which are gone at once.
  */
 export async function askSharing(
   server: ServerPort,
@@ -143,7 +134,7 @@ export async function askSharing(
   const value = randomUUID();
   const keys = Array.from({ length: askedKeys }, (_, index) => `${key}:shared-${value}-${index}`);
   try {
-    // In one piece: a later write might meet a connection that has fallen silent.
+    // Write all in one piece: a later write might meet a connection that has fallen silent.
     const asked = [
       server.eval(writeTogether, { keys, args: [value] }),
       ...keys.map((each) => server.eval(takeBack, { keys: [each], args: [] })),

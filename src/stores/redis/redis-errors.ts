@@ -10,12 +10,12 @@ export function unexpectedReply(value: unknown): NoAnswer {
 }
 
 /**
- * Errors by which Redis says that it has not executed the request. Believed of the server alone,
- * while its connection is not lost: after a reconnect the text may be about a second write.
+ * Errors by which Redis says that it has not executed the request. They count only from the server,
+ * and before the connection is lost: afterwards the text may be about a second write.
  */
 const notExecuted = /^(LOADING|OOM|MISCONF|NOREPLICAS|BUSY|CROSSSLOT)\b/;
 
-/** Not executed either: a slot is moving, or there is no master for now. */
+/** The request was not executed either: a slot is moving, or there is no master for now. */
 const elsewhere = /^(MOVED|ASK|TRYAGAIN|CLUSTERDOWN)\b/;
 
 /** The keys of one call are in more than one slot: it was not executed. */
@@ -23,7 +23,6 @@ export function isCrossSlot(reply: unknown): boolean {
   return isServerError(reply) && reply.message.startsWith("CROSSSLOT");
 }
 
-/** A replica has not executed the request. */
 export function isOfReplica(reply: unknown): boolean {
   return isServerError(reply) && /^(READONLY|MASTERDOWN)\b/.test(reply.message);
 }
@@ -32,13 +31,13 @@ export function isOfReplica(reply: unknown): boolean {
 export const refusals: Readonly<
   Record<"password" | "host" | "select" | "database" | "info" | "command", RegExp>
 > = {
-  // The last: the answer without a password to a command of more than ten arguments (an acquire).
+  // The last is the answer to an acquire, of more than ten arguments, without a password.
   password: /^(NOAUTH|WRONGPASS)\b|^ERR Protocol error: unauthenticated/,
   host: /^DENIED\b/,
   select: /^NOPERM\b.*'select'|^ERR unknown command ['`]select\b/i,
   database:
     /^ERR (DB index is out of range|invalid DB index|SELECT is not allowed in cluster mode)/,
-  // The last: of a server before 6.2.
+  // The last is that of a server before 6.2.
   info: /^NOPERM\b.*'client\|info'|^ERR unknown subcommand .*\bINFO\b/i,
   // The last two are errors of a command within a script: of older and of newer versions of Redis.
   command:
@@ -77,9 +76,7 @@ export function toNoAnswer(
     if (elsewhere.test(cause.message) || isOfReplica(cause)) {
       return { kind: "unsent", reason: "no master took it", cause };
     }
-    if (notExecuted.test(cause.message)) {
-      return { kind: "rejected", cause, misconfigured: false };
-    }
+    if (notExecuted.test(cause.message)) return { kind: "rejected", cause, misconfigured: false };
     const misconfigured = misconfiguration(cause);
     if (misconfigured !== undefined) return misconfigured;
     return { kind: "unknown", cause, isAnswered: true };

@@ -31,10 +31,10 @@ import { ReplicaWait } from "./replicas.ts";
 /** Options of a `RedisStore`. */
 export interface RedisStoreOptions {
   /**
-   * How many replicas have to acknowledge an acquire before it counts, so that the lock survives the
-   * failover to one of them; and a record, before its `complete` is answered. 1 to 100; no more than
-   * the server has, or every acquire is unavailable.
-   * @defaultValue none: no answer waits for a replica
+   * How many replicas must acknowledge an acquire before it counts, so that the lock survives the
+   * failover to one of them; and a record, before its `complete` is answered. 1 to 100; no more
+   * than the server has, or every acquire is unavailable. @defaultValue none: no answer waits for a
+   * replica
    */
   readonly ackReplicas?: number | undefined;
 }
@@ -52,8 +52,8 @@ function replicasOf(client: ClientPort, ackReplicas: number | undefined): Replic
 }
 
 /**
- * As a flush writes them. Releases before acquires: a submit in the same turn finds a free key. With
- * `ackReplicas` replicas acknowledge many locks at once: one call releases them, and one takes the next.
+ * The batches, in a flush's order: releases before acquires, so that a submit in the same turn
+ * finds a free key. With `ackReplicas`, one call releases many locks, and one takes the next.
  */
 function batchesOf(connections: ConnectionPair, acknowledge: Acknowledge | undefined) {
   const calls = acknowledge && 1;
@@ -93,7 +93,6 @@ export class RedisStore implements LockStore {
   readonly #client: ClientPort;
   readonly #connections: ConnectionPair;
   readonly recordsProblem: string | undefined;
-  /** Only with `ackReplicas`. */
   readonly #replicas: ReplicaWait | undefined;
   readonly #batches: ReturnType<typeof batchesOf>;
   readonly #inOrder: readonly { flush(): void }[];
@@ -170,10 +169,7 @@ export class RedisStore implements LockStore {
     this.#batches.record.flush();
   };
 
-  /**
-   * Rule 16: record, then release. A Cluster that moves a slot may refuse two keys of it at once: so
-   * goes every complete that is written again.
-   */
+  /** Rule 16: a Cluster that moves a slot may refuse a call with two keys, so a repeat is split. */
   #completeInSteps(request: CompleteRequest): void {
     const { command, cooldownUntilMs, expiresAtMs, record } = request;
     const ended = (recorded: CompleteReply, released: OwnedReply): void => {
@@ -210,7 +206,7 @@ export class RedisStore implements LockStore {
     const isRecord = kind === "recorded" || kind === "late";
     if (this.#replicas === undefined || !(isLock || isRecord)) return false;
     const key = isLock ? command.key : this.#connections.recordKey(command);
-    // Rule 21: it was executed, so it is not in flight, whatever the replicas say.
+    // Rule 21: the request was executed, so it is not in flight, whatever the replicas say.
     request.deadlineMs = Number.NEGATIVE_INFINITY;
     this.#replicas.acknowledge(key, command, (cause) =>
       request.answer((cause === undefined ? reply : { kind: "unknown", cause }) as never),
@@ -218,10 +214,7 @@ export class RedisStore implements LockStore {
     return true;
   };
 
-  /**
-   * While nothing is in flight, a request is written as soon as the code that made it has run to its
-   * end; otherwise at the end of its turn of the event loop, to share a call with others.
-   */
+  /** With nothing in flight, writes as soon as the code has ended, else at the end of the turn. */
   #add<Request>(batch: { readonly waiting: Request[] }, request: Request): void {
     batch.waiting.push(request);
     if (++this.#waiting > 1) return;

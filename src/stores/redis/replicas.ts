@@ -16,7 +16,6 @@ interface Touch {
   readonly acknowledged: (failure: Error | undefined) => void;
 }
 
-/** The touches of one server. */
 class Node {
   gathered: Touch[] = [];
   isToFlush = false;
@@ -33,8 +32,8 @@ const overdueMs = 100;
 
 /**
  * Rule 21: touches of locks and records, with a `WAIT` right behind in the same pipeline. `WAIT`
- * blocks its connection, so they have a pair of connections of their own. Touches that gather during
- * a node's round share the next. A round that is overdue holds back none.
+ * blocks its connection, so touches have a pair of their own. Touches that gather during a node's
+ * round share the next, which does not wait for an overdue one.
  */
 export class ReplicaWait {
   static readonly #shared = new WeakMap<ClientPort, Map<number, ReplicaWait>>();
@@ -60,7 +59,7 @@ export class ReplicaWait {
     this.#replicas = replicas;
   }
 
-  /** @returns ends this use; the last one closes the connections. */
+  /** @returns a function that ends this use; the last end closes the connections. */
   attach(): () => void {
     const user = {};
     this.#users.add(user);
@@ -82,8 +81,7 @@ export class ReplicaWait {
 
   /** `acknowledged` is called at most once, and not while the server is silent. */
   acknowledge(key: string, command: LockCommand, acknowledged: Touch["acknowledged"]): void {
-    const pair = ConnectionPair.of(this.#client);
-    const name = this.#client.nodeOf(pair.slotOf(key));
+    const name = this.#client.nodeOf(ConnectionPair.of(this.#client).slotOf(key));
     const node = this.#nodes.get(name) ?? new Node();
     this.#nodes.set(name, node);
     node.gathered.push({ key, command, acknowledged });
@@ -91,7 +89,7 @@ export class ReplicaWait {
   }
 
   #flushSoon(node: Node): void {
-    // An overdue round holds back none: its connection may be silent, and the next round's not.
+    // Do not wait for an overdue round: its connection may be silent, and the next one's not.
     if (node.isToFlush || performance.now() < node.overdueAt) return;
     node.isToFlush = true;
     // While calls are in flight, further replies may add touches in this turn.
@@ -106,7 +104,7 @@ export class ReplicaWait {
     const round = ++node.rounds;
     let leastMs = Number.POSITIVE_INFINITY;
     for (const { command } of touches) leastMs = Math.min(leastMs, command.times.commandTimeoutMs);
-    // Half: as a rule over before the lock asks again. 0 would have no end.
+    // Half of it is usually over before the lock asks again. `WAIT` for 0 ms would have no end.
     const waitMs = Math.max(1, Math.floor(leastMs / 2));
     const dueAt = performance.now() + waitMs + overdueMs;
     node.overdueAt = dueAt;
@@ -117,7 +115,6 @@ export class ReplicaWait {
     });
   }
 
-  /** Writes one round: the touches in few calls, and one `WAIT` behind them. */
   #write(touches: readonly Touch[], waitMs: number, dueAt: number, ended: () => void): void {
     const [{ command, key }] = touches as [Touch];
     const pair = this.#pair();
@@ -129,7 +126,7 @@ export class ReplicaWait {
       ended();
       return;
     }
-    // Rule 24, for each lock whose keys would be in a call.
+    // Rule 24 must permit it for each lock whose keys would be in a call.
     const mayShare = ({ command }: Touch) => connection.gathering.mayShare(command);
     const isGathered = touches.length === 1 || pair.isCluster || touches.every(mayShare);
     const calls = callsOf(touches, pair, isGathered ? maxEntries : 1);
@@ -137,7 +134,7 @@ export class ReplicaWait {
       keys: call.map((touch) => touch.key),
       args: call.map((touch) => touch.command.ownerId),
     }));
-    // By the script's text: a pipeline in which a digest is unknown could not be written again.
+    // Send the script's text: a pipeline with an unknown digest could not be written again.
     const wait = ["wait", this.#replicas, waitMs];
     const answer = connection.client.together(slot, touchScript, scriptCalls, wait);
     connection.follow(connection.client.nodeOf(slot), answer, dueAt, (result) => {
@@ -182,10 +179,9 @@ export class ReplicaWait {
   /** `undefined` where no lock uses the store, or the application's client has ended. */
   #pair(): ConnectionPair | undefined {
     if (this.#users.size === 0 || this.#client.status === "end") return undefined;
-    // One of Sentinels may end while it looks for its master.
+    // A client of Sentinels may end while it looks for its master.
     const own = this.#own;
-    const isOld = own && (own.status === "end" || own.database !== this.#client.database);
-    if (isOld) this.#close();
+    if (own && (own.status === "end" || own.database !== this.#client.database)) this.#close();
     this.#own ??= inNeutralContext(() => {
       const opened = this.#client.second();
       opened.ignoreErrors();

@@ -1,9 +1,8 @@
-/** For a second client, in ms: it is opened when an answer is overdue. */
+/** The connect time-out of a second client, in ms: it is opened when an answer is overdue. */
 export function connectTimeoutOf(given: number | undefined): number {
   return Math.min(given ?? 1_000, 1_000);
 }
 
-/** In ms. @param retries from 0 on. */
 export function pauseBeforeConnect(retries: number): number {
   return Math.min(50 * (retries + 1), 500);
 }

@@ -164,7 +164,7 @@ export class IoredisPort extends IoredisServer implements ClientPort {
     return username || redisOptions?.username || undefined;
   }
 
-  /** While it connects again, `condition` has the database of the options. */
+  /** `prevCondition` first: while it reconnects, `condition` has the database of the options. */
   get database(): number {
     const { prevCondition, condition, options } = this.client;
     if (this.isCluster) return 0;
@@ -216,8 +216,8 @@ export class IoredisPort extends IoredisServer implements ClientPort {
       ["-node", lost],
     ] as const;
     for (const [event, listener] of listeners) emitter.on(event, listener);
-    // With `clusterNodeRetryStrategy` a node reconnects, and the Cluster emits nothing. Once a node
-    // is lost for good, the client itself drops it along with this listener.
+    // With `clusterNodeRetryStrategy` a node reconnects, and the Cluster emits nothing. The client
+    // drops a node that is lost for good along with this listener.
     const watchNode = (node: IoredisInternals) => node.on("close", lost);
     const nodes = () => (this.isCluster ? (client.nodes?.("all") ?? []) : []);
     client.on("+node", watchNode);
@@ -237,8 +237,7 @@ export class IoredisPort extends IoredisServer implements ClientPort {
   async askDatabase(): Promise<number | undefined> {
     const { database } = this;
     const { select = missing("select") } = this.client;
-    const reply = await select.call(this.client, database);
-    return reply === "OK" ? database : undefined;
+    return (await select.call(this.client, database)) === "OK" ? database : undefined;
   }
 
   /** A Cluster sends a pipeline, its `WAIT` included, to the node of its keys. */
@@ -274,7 +273,7 @@ export class IoredisPort extends IoredisServer implements ClientPort {
   }
 
   wake(): void {
-    // A failure is an `error` event.
+    // A failure is reported by an `error` event.
     if (this.client.status === "wait") this.client.connect().catch(() => {});
   }
 

@@ -52,10 +52,7 @@ interface ClusterClient extends Omit<NodeRedisClient, "sendCommand" | "duplicate
 
 const silence = { socketTimeout: 1_000, pingInterval: 250 };
 
-/**
- * A Cluster of node-redis. Calls go to the own client of the slot's master, and not through the
- * Cluster: that would write a call later whose node was lost.
- */
+/** A Cluster of node-redis. Calls go to a master's own client: the Cluster may write them later. */
 export class NodeRedisClusterPort implements ClientPort {
   readonly isCluster: boolean = true;
   readonly needsProof: boolean = false;
@@ -174,7 +171,7 @@ export class NodeRedisClusterPort implements ClientPort {
     }
   }
 
-  /** The Cluster meets the same referral, and then asks for its table of slots. */
+  /** The Cluster meets the same referral with this command, and asks for its table of slots. */
   #learn(key: string): Promise<unknown> {
     const words = ["EVAL", "return 1", "1", key];
     const options = { ...neutral, timeout: 1_000 };
@@ -195,8 +192,7 @@ export class NodeRedisClusterPort implements ClientPort {
     calls: readonly ScriptCall[],
     last?: Words,
   ): Promise<unknown[]> {
-    const server = this.#masterOf(slot);
-    const replies = await server.together(slot, script, calls, last);
+    const replies = await this.#masterOf(slot).together(slot, script, calls, last);
     const hasMoved = (reply: unknown) => reply instanceof Error && /^MOVED /.test(reply.message);
     if (replies.some(hasMoved)) void this.#learn(this.#prefix + calls[0]?.keys[0]);
     return replies;
@@ -269,7 +265,7 @@ export class NodeRedisClusterPort implements ClientPort {
     const { socket, ...own } = ownOptions(defaults) as { readonly socket: object };
     const known = this.#client.masters.flatMap(({ client }) => client?.options?.socket ?? []);
     const client = this.#client.duplicate({
-      // One of those that the application named may be the master that is away.
+      // The master that is away may be the only one that the application named.
       rootNodes: [...known.map(({ host, port }) => ({ socket: { host, port } })), ...rootNodes],
       defaults: {
         ...defaults,

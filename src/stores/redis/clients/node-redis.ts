@@ -68,15 +68,13 @@ export const neutral: object = {
 
 type Listener = (error: unknown) => void;
 
-/** By the object that emits and by event: our listeners of the moment, and the one that calls them. */
+/** Our listeners, by emitter and event, and the one function that calls them. */
 const heard = new WeakMap<EventEmitter, Map<string | symbol, [Set<Listener>, Listener]>>();
 
 /**
- * Listens by one dispatcher an event, on the object that emits a client's events, where it stays:
- * `off` on the client, which inherits from it, would make later listeners deaf, and on the object it
- * may drop all that the application has added through the client.
- *
- * @returns ends that.
+ * Adds one dispatcher for each event to the object that emits a client's events, for good: `off` on
+ * the client, which inherits from it, would make later listeners deaf, and `off` on the object may
+ * drop all that the application has added. @returns a function that ends the listening.
  */
 export function listen(
   client: object,
@@ -128,7 +126,7 @@ function readError(error: unknown): never {
 
 export class NodeRedisServer implements ServerPort {
   protected readonly client: SingleClient;
-  /** node-redis puts it in front of the keys of its own methods, and not of these calls'. */
+  /** node-redis adds it to the keys of its own methods, and not to those of `sendCommand`. */
   readonly #prefix: string;
   /** The server has taken the connection, as far as a watcher has heard, and is not ready. */
   protected isGreeting = false;
@@ -169,12 +167,12 @@ export class NodeRedisServer implements ServerPort {
   }
 
   ask(words: SentWords, asBytes = false): Promise<unknown> {
-    // 36 is `$` of RESP.
+    // 36 is `$` of RESP, a text.
     const options = asBytes ? { ...this.#options, typeMapping: { 36: Buffer } } : this.#options;
     return this.client.sendCommand(words, options).then(readReply, readError);
   }
 
-  /** To the node that a slot moves to. Nothing comes between the two commands. */
+  /** Asks the node that a slot moves to. No command is written between the two. */
   askMoving(words: SentWords, asBytes = false): Promise<unknown> {
     this.ask(["ASKING"]).catch(() => {});
     return this.ask(words, asBytes);
@@ -234,7 +232,6 @@ export class NodeRedisServer implements ServerPort {
   }
 }
 
-/** @param known remembers what the client has been. */
 export function statusOf(
   { isOpen, isReady }: Pick<NodeRedisClient, "isOpen" | "isReady">,
   known: { wasOpen: boolean; wasReady: boolean },
@@ -247,7 +244,7 @@ export function statusOf(
   return known.wasReady ? "reconnecting" : "connecting";
 }
 
-/** If the store connected it, the application's own call would fail. */
+/** The store must not connect it: the application's own call would fail. */
 export const advice = "call connect() on the node-redis client";
 
 export function ownOptions(options: NodeRedisOptions | undefined): object {
@@ -329,11 +326,11 @@ export class NodeRedisPort extends NodeRedisServer implements ClientPort {
   second(): ClientPort {
     const client = this.client.duplicate({
       ...ownOptions(this.client.options),
-      // The URL would bring its database back; all else of it is among the options.
+      // The URL would set its database again; all else of it is among the options.
       url: undefined,
       database: this.database,
     });
-    // Its failures are `error` events.
+    // A failure is reported by an `error` event.
     client.connect().catch(() => {});
     return new NodeRedisPort(client as unknown as NodeRedisClient, this.database);
   }

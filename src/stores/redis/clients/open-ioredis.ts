@@ -28,14 +28,14 @@ export function openSecond(client: IoredisInternals, database: number): IoredisC
       ...common,
       redisOptions: { ...options?.redisOptions, ...connection },
       clusterRetryStrategy: retry,
-      // The check would ask one node, any, and wait without end for a silent one.
+      // The check would ask any one node, and wait without end for a silent one.
       enableReadyCheck: false,
       slotsRefreshInterval: slotsRefreshIntervalMs,
       slotsRefreshTimeout: shorter(options?.slotsRefreshTimeout),
     }) as IoredisClient;
   }
   const duplicateRedis = client.duplicate as (options: object) => IoredisClient;
-  // With the Sentinels that the first has learned: the one that is named may be on the master's host.
+  // The first client has learned these: the Sentinel that is named may be on the master's host.
   const sentinels = client.connector?.sentinelIterator?.sentinels;
   return duplicateRedis.call(client, {
     ...common,
@@ -57,28 +57,27 @@ function knownNodes(client: IoredisInternals): unknown[] {
   return [...learned, ...(client.startupNodes ?? [])];
 }
 
-/** For the command line: the client to make. */
+/** The client that the command line makes. */
 export interface Place {
   readonly host: string;
   readonly port: number;
-  /** Instead of host and port: a Unix socket. */
+  /** A Unix socket, instead of host and port. */
   readonly path?: string | undefined;
-  /** Of IP addresses: 4, 6 or, for both, 0. */
+  /** The family of IP addresses: 4, 6 or, for both, 0. */
   readonly family?: number | undefined;
   readonly username: string;
   readonly password: string;
   readonly database: number;
   readonly tls?: { readonly ca?: string } | undefined;
   readonly isCluster: boolean;
-  /** Instead of the host: the Sentinels that name the master. */
+  /** The Sentinels that name the master, instead of the host. */
   readonly sentinels?: readonly { readonly host: string; readonly port: number }[] | undefined;
   readonly masterName: string;
   readonly keyPrefix: string;
-  /** The time for connecting, in ms. */
   readonly withinMs: number;
 }
 
-/** For the command line. It connects once, so that the command can say why it failed. */
+/** Used by the command line. Connects only once, so that the command can say why it failed. */
 export async function openIoredis(place: Place): Promise<IoredisClient> {
   const { Cluster, Redis } = await import("ioredis");
   const { host, port, username, password, database, keyPrefix, masterName, withinMs } = place;
@@ -108,6 +107,5 @@ export async function openIoredis(place: Place): Promise<IoredisClient> {
   }
   const sentinels = place.sentinels && { sentinels: [...place.sentinels], name: masterName };
   const at = sentinels ?? (path === undefined ? { host, port } : { path });
-  const options = { ...login, ...once, ...at, keyPrefix, sentinelRetryStrategy: () => null };
-  return new Redis(options);
+  return new Redis({ ...login, ...once, ...at, keyPrefix, sentinelRetryStrategy: () => null });
 }

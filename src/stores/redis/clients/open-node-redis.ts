@@ -1,10 +1,7 @@
 import type { NodeRedisClient } from "./node-redis.ts";
 import type { Place } from "./open-ioredis.ts";
 
-/**
- * Makes a client for the command line. It connects once, so that the command can say why it failed.
- * In a file of its own: a bundler resolves the import also where only ioredis is installed.
- */
+/** Used by the command line. Apart from ioredis: a bundler resolves the import even if unused. */
 export async function openNodeRedis(place: Place): Promise<NodeRedisClient> {
   const { createClient, createCluster } = await import("redis");
   const { database, family, host, isCluster, keyPrefix, path, port, tls } = place;

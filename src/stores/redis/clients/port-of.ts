@@ -10,7 +10,7 @@ export type RedisClient = IoredisClient | NodeRedisClient;
 
 const ports = new WeakMap<object, ClientPort>();
 
-/** By the shape of the client. @throws InvalidOptionError with the reason and the way out. */
+/** Knows a client by its members. @throws InvalidOptionError with the reason and the way out. */
 export function portOf(client: RedisClient): ClientPort {
   // The clients that node-redis derives, as by `withCommandOptions()`, share one connection.
   const { _self: identity = client } = Object(client) as { readonly _self?: object };
@@ -29,7 +29,7 @@ function open(client: RedisClient): ClientPort {
   }
   const isUrl = typeof client === "string" || hasMembers(client, ["href", "password"]);
   const other = others.find(([members]) => hasMembers(client, members))?.[1] ?? describe(client);
-  // Never the text of a URL, which may have a password.
+  // The message has no text of a URL, which may have a password.
   const came = isUrl ? "a URL: write new RedisStore(new Redis(url))" : other;
   throw new InvalidOptionError(
     `redis: expected a client of ioredis (5 or 6) or of node-redis (6.2 or later), for one server or a Cluster, got ${came}`,

@@ -2,18 +2,12 @@ import { isUtf8 } from "node:buffer";
 
 /** One server, as one connection of a client reaches it. */
 export interface ServerPort {
-  /** Where it connects to, for messages. Never with a user name or a password. */
+  /** The address for messages, never with a user name or a password. */
   readonly address: string;
   /** Identity of the current connection; changes on reconnect. */
   readonly connection: unknown;
-  /**
-   * Writes a script with its call.
-   *
-   * @param digest given where the server has the script: written in the place of its text, where the
-   * client can. Not a member of the call, which would be copied for it.
-   */
+  /** @param digest given if the server has the script: written for its text, where possible. */
   eval(script: string, call: ScriptCall, digest?: string): Promise<unknown>;
-  /** Writes any command, for the command line. */
   ask(words: readonly string[]): Promise<unknown>;
 }
 
@@ -21,10 +15,10 @@ export type Word = string | number | Uint8Array;
 export type Words = readonly Word[];
 
 export interface ScriptCall {
-  /** They are written with the client's prefix in front of each. */
+  /** The keys, written with the client's prefix in front of each. */
   readonly keys: readonly string[];
   readonly args: Words;
-  /** A text in the reply is a Buffer, where the client can. */
+  /** Texts in the reply are Buffers, where the client can. */
   readonly asBytes?: boolean | undefined;
 }
 
@@ -49,22 +43,17 @@ export interface PortWatcher {
   /** A connection came up; on a Cluster, one to any node. */
   up?(): void;
   /**
-   * A connection was lost; on a Cluster, one to any node. Called before the promise of any call in
-   * flight on it settles. A call that is not written by then is never written.
+   * A connection was lost; on a Cluster, one to any node. Called before any call in flight on it
+   * settles. A call that is not written by then is never written.
    */
   lost?(): void;
-  /** The application has selected another database. */
   selected?(): void;
-  /** The client was closed for good. */
   ended?(): void;
   /** An `error` event, observed without suppressing the client's own logging or throwing. */
   failed?(error: Error): void;
 }
 
-/**
- * The port between the store and a Redis client: another client is one file here that implements it.
- * A call resolves with the plain reply; an error of the server has the name `ReplyError`.
- */
+/** A Redis client. A call resolves with the plain reply; a server's error is a `ReplyError`. */
 export interface ClientPort extends ServerPort {
   readonly isCluster: boolean;
   readonly status: ClientStatus;
@@ -85,7 +74,7 @@ export interface ClientPort extends ServerPort {
   nodeOf(slot: number): string;
   /** The connection to the master of that name; `undefined` unless it is ready, and a master. */
   master(name: string): ServerPort | undefined;
-  /** The one server, or all masters of the Cluster that are known. */
+  /** The one server, or all known masters of the Cluster. */
   servers(): readonly ServerPort[];
 
   watch(watcher: PortWatcher): () => void;
@@ -95,8 +84,8 @@ export interface ClientPort extends ServerPort {
   /** Rule 22: the database that the connection is in; rejects where the question is refused. */
   askDatabase(): Promise<number | undefined>;
   /**
-   * Writes calls of a script by its text, and a last command, in one piece on one connection: on a
-   * Cluster to the node of the slot. An error of the server is a value; rejects with the client's.
+   * Writes calls of a script by its text, and a last command, in one piece on one connection (on a
+   * Cluster, to the slot's node). An error of the server is a value; rejects with the client's.
    */
   together(
     slot: number,
@@ -104,19 +93,19 @@ export interface ClientPort extends ServerPort {
     calls: readonly ScriptCall[],
     last?: Words,
   ): Promise<unknown[]>;
-  /** Holds writes back, where the library does not by itself. @returns writes them in one piece. */
+  /** Holds writes back, where the library does not. @returns a function that writes them. */
   cork?(): () => void;
 
   /** Pending while it learns which node has a slot: that would outlive `close`. */
   readonly learning?: Promise<unknown> | undefined;
-  /** Connects a client that waits to be asked, where that is for the store to do. */
+  /** Connects a client that waits to be asked, where the store may do that. */
   wake?(): void;
   /**
    * Another client to the same place and database, as the same user. It connects by itself, never
    * queues and, where the library can promise it, never sends again. Ignore its errors at once.
    */
   second(): ClientPort;
-  /** Closes it for good. For a `second` alone. */
+  /** Closes a `second` client for good. */
   close(): void;
   readonly writesTogether: boolean;
 }
@@ -129,7 +118,7 @@ export function plainError(error: unknown): Error {
   if (!(error instanceof Error)) return new Error(String(error));
   const { lastNodeError, code } = error as { lastNodeError?: unknown; code?: unknown };
   if (isServerError(lastNodeError)) return plainError(lastNodeError);
-  // Node's error for a host whose addresses have all failed has no message: joins those within.
+  // Node's error for a host whose addresses have all failed has no message: join those within.
   const within = error instanceof AggregateError ? error.errors : [];
   const messages = within.map((each) => (each instanceof Error ? each.message : each));
   const plain = new Error(error.message || messages.join(", "));

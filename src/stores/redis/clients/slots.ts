@@ -8,14 +8,13 @@ export function hashTag(key: string): string | undefined {
   return open >= 0 && close > open + 1 ? key.slice(open + 1, close) : undefined;
 }
 
-/** The CRC-16 of each byte, for `slotOf`. */
 const crcs: Uint16Array = Uint16Array.from({ length: 256 }, (_, byte) => {
   let crc = byte << 8;
   for (let bit = 0; bit < 8; bit++) crc = crc & 0x8000 ? (crc << 1) ^ 0x1021 : crc << 1;
   return crc;
 });
 
-/** By the Redis Cluster specification: CRC-16/XMODEM of the key or its hash tag, modulo 16384. */
+/** CRC-16/XMODEM of the key or its hash tag, modulo 16384 (Redis Cluster specification). */
 export function slotOf(key: string): number {
   let crc = 0;
   for (const byte of Buffer.from(hashTag(key) ?? key)) {

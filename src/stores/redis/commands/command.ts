@@ -10,9 +10,9 @@ type Word = string | number | Uint8Array;
 
 /** The part of a call that is equal for all its entries. */
 export interface CallSettings {
-  /** The first entry's: all entries share its times and holder. */
+  /** The command of the first entry: all entries share its times and holder. */
   readonly command: LockCommand;
-  /** By Redis' clock, in whole milliseconds. */
+  /** The deadline by Redis' clock, in whole milliseconds. */
   readonly deadlineMs: number;
   /** The highest fencing token or clock that was heard from the node, in microseconds. */
   readonly floorUs: number;
@@ -32,13 +32,12 @@ export interface Command<Request, Reply> {
   readonly gatheredScript?: string;
   /** How many numbers the reply begins with: the clock, and for an acquire a token; 1 by default. */
   readonly headLength?: 2;
-  /** 100 by default. */
+  /** At most so many entries are in a call; 100 by default. */
   readonly maxEntries?: number;
   /** The texts of its replies may be bytes that are not UTF-8. */
   readonly repliesBytes?: true;
-  /** The first of ARGV; nothing where it is missing. */
+  /** Returns the first of ARGV; none without this function. */
   head?(settings: CallSettings): Word[];
-  /** Adds the KEYS and ARGV of one entry. */
   add(
     request: Request,
     keys: string[],
@@ -82,10 +81,7 @@ export function endOfEntry(headLength: number): string {
 
 const failsTheCall = "if failed(reply) and not wrote then\nreturn reply\nend\n";
 
-/**
- * Rule 23: the script for a call that declares no key. The keys are the last of ARGV, and behind them
- * is their number. An error of an entry means that it was not executed.
- */
+/** Rule 23: the script without declared keys: the last of ARGV are the keys, then their number. */
 export function gatheredForm(script: string): string {
   return `local KEYS = {}
 local count = tonumber(ARGV[#ARGV])

@@ -43,13 +43,13 @@ end
 `;
 
 /**
- * Looks at a key for a person. Writes nothing. A foreign value leaves Redis only as its id and its
- * first 16 bytes.
+ * Looks at a key for a person. Writes nothing. Only id and first 16 bytes of a foreign value are
+ * seen.
  *
  * KEYS: for each entry the lock, and the trace of an order that has outlived it.
  *
- * Returns the clock, then for each entry, behind outlived:<trace> and a line feed if there is one, 0 for no key, or a text: the ms that it has to live (-1: it
- * has no expiry), a colon, and
+ * Returns the clock, then for each entry (behind outlived:<trace> and a line feed if there is one)
+ * 0 for no key, or a text: the ms that it has to live (-1: no expiry), a colon, and
  *   the value, if it begins with a UUID or is a tombstone or a cooldown
  *   foreign:<foreign_id of the value>:<its first 16 bytes> for any other text
  *   other:<foreign_id of the key's name> for a key that holds no text

@@ -23,7 +23,7 @@ import { longestCooldownMs, longestTtlMs } from "../../../validation.ts";
 
 const uuid: string = [8, 4, 4, 4, 12].map((digits) => "%x".repeat(digits)).join("%-");
 
-/** A value that begins with a UUID counts as a lease: a holder of another library may live. */
+/** On call, a value with a UUID in front is a lease: another library may hold it. */
 export const whose: string = /* lua */ `
 local function whose(held)
   local lease = string.match(held, '^(${uuid})')
@@ -33,10 +33,7 @@ local function whose(held)
 end
 `;
 
-/**
- * The longest life that we give to this lock, cooldown or tombstone; with more, as a rule, Redis'
- * clock was set back. Nil for a lock of another library, and for the tombstone of one.
- */
+/** The longest life that we give this value; more means a clock set back. Nil if it is not ours. */
 export const longestLife: string = /* lua */ `
 local function longest_life(held)
   local ttl = tonumber(string.match(held, '^${uuid}:${"%d".repeat(16)}:(%d+):%d+:') or 0)
@@ -59,7 +56,7 @@ local function is_record(value)
 end
 `;
 
-/** Rule 19: in the slot of the lock, and found by a scan for locks. No acquire looks there. */
+/** Rule 19: the key of an outlived order's trace, in its lock's slot. No acquire reads it. */
 export function outlivedKey(
   command: LockCommand,
   recordKey: (command: LockCommand) => string,
@@ -68,7 +65,7 @@ export function outlivedKey(
   return `${command.key}:${recordKey({ ...command, submission })}`;
 }
 
-/** Rule 25: in the slot of the lock and the record, where no acquire looks. */
+/** Rule 25: the key of a told answer, in the slot of lock and record. No acquire reads it. */
 export function toldKey(recordKey: string): string {
   return `${recordKey}:told`;
 }
