@@ -18,7 +18,7 @@
 unsigned record : 4 = NOBODY;   /* the owner id that wrote it */
 unsigned record_life : 4 = 0;   /* ticks until it expires */
 
-unsigned seen : 4 = NOBODY;     /* whose record a person has looked at */
+unsigned looked_at : 4 = NOBODY;     /* whose record a person has looked at */
 
 bool no_blind_forget = true;   /* no person deletes a record that nobody has looked at */
 bool once = true;              /* nobody is told "yes" while a record stands */
@@ -52,9 +52,9 @@ bool no_lost_answer = true;    /* what is completed in time is on record, whoeve
 #endif
 
 #ifdef NO_COMPARE_IN_FORGET
-#define MAY_FORGET (seen != NOBODY)
+#define MAY_FORGET (looked_at != NOBODY)
 #else
-#define MAY_FORGET (record == seen)
+#define MAY_FORGET (record == looked_at)
 #endif
 
 /* ---- The scripts ---- */
@@ -69,9 +69,9 @@ inline write_record(who, ticks) {
 /* A person deletes it. A copy of its complete that is still on its way may write it again. */
 inline forget_record() {
   printf("a person forgets the record\n");
-  no_blind_forget = (record == seen);
+  no_blind_forget = (record == looked_at);
   assert(no_blind_forget);
-  seen = NOBODY;
+  looked_at = NOBODY;
   record = NOBODY;
   record_life = 0;
   owner[0].recorded = false

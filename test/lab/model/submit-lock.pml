@@ -702,9 +702,9 @@ end:
 #ifdef RECORD
   :: d_step { record == NOBODY -> printf("the rival is recorded\n"); write_record(RIVAL, RETAIN) }
 #ifdef FORGET
-  :: d_step { record != NOBODY && seen == NOBODY -> printf("a person looks\n"); seen = record }
+  :: d_step { record != NOBODY && looked_at == NOBODY -> printf("a person looks\n"); looked_at = record }
   :: d_step { record != NOBODY && MAY_FORGET -> forget_record() }
-  :: d_step { seen != NOBODY -> printf("a person leaves\n"); seen = NOBODY }
+  :: d_step { looked_at != NOBODY -> printf("a person leaves\n"); looked_at = NOBODY }
 #endif
 #endif
   od
