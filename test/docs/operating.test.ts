@@ -315,7 +315,8 @@ test("the code of the page on observing exports metrics to Prometheus", async ()
 const events = `
 import { MemoryStore, SubmitLock } from "submit-lock";
 import { submitGuard } from "submit-lock/fetch";
-const lock = new SubmitLock({ store: new MemoryStore(), ttlMs: 200, maxHoldMs: 200 });
+const store = new MemoryStore();
+const lock = new SubmitLock({ store, acquireTimeoutMs: 3_000 });
 const userId = (request: Request) => request.headers.get("x-user");
 const POST = submitGuard({ lock, userId, idempotency: {} }).protect(async () => Response.json({}));
 const click = (headers: Record<string, string>) =>
@@ -323,7 +324,8 @@ const click = (headers: Record<string, string>) =>
 await click({});
 await click({ "x-user": "anna@example.com", "idempotency-key": "k" });
 await click({ "x-user": "anna@example.com", "idempotency-key": "k" });
-const held = await lock.acquire("anna@example.com");
+const short = new SubmitLock({ store, ttlMs: 1_000, maxHoldMs: 1_000 });
+const held = await short.acquire("anna@example.com");
 while (held.outcome === "acquired" && !held.lease.signal.aborted) {
   await new Promise((resolve) => setTimeout(resolve, 20));
 }

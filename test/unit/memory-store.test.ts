@@ -59,7 +59,7 @@ test("the answers of the latest 10 000 submissions are kept, and no older ones",
 
 test("a sweep of many users keeps every lock that is alive", async () => {
   const store = asking(new MemoryStore());
-  const alive = commandOf();
+  const alive = commandOf({ times: { ...roomyTimes, ttlMs: 60_000 } });
   await store.acquire(alive).reply;
   const times = { ...roomyTimes, ttlMs: 1 };
   for (let i = 0; i < 5_000; i++) store.acquire(commandOf({ key: `user-${i}`, times }));
