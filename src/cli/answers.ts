@@ -20,6 +20,7 @@ import {
   type Paint,
   personOf,
   plural,
+  quoted,
   visible,
   visibleUser,
 } from "./terminal.ts";
@@ -86,9 +87,16 @@ export async function answers({ args, terminal, open }: Context): Promise<undefi
   if (found.length > 0) {
     lines.push(...table(found, args.has("body"), terminal.paint), ...meaning);
     const { id } = found[0] as Kept;
-    lines.push(`To let a retry of one run: ${args.suggest("forget", args.user, undefined, id)}`);
+    const command = `forget --reason ${quoted("a wrong answer")}`;
+    lines.push(
+      `Only if an order was not placed, let its retry run: ${args.suggest(command, args.user, undefined, id)}`,
+    );
   } else {
-    lines.push("No repeat of an order of this user is answered without running it.");
+    lines.push(
+      key === undefined && submission === undefined
+        ? "No repeat of an order of this user is answered without running it."
+        : "Nothing is kept for this key and route, or this submission. See all of the user without them.",
+    );
   }
   if (found.some(({ answer }) => answer.unreadable === "sealed with another key")) {
     lines.push(
@@ -103,7 +111,7 @@ const mostAnswers = 10_000;
 
 const meaning = [
   "Each row is one submission that succeeded: its repeats get this answer, and run nothing.",
-  "A repeat leaves no trace here. Two rows are two submissions: compare their orders and payments.",
+  "A repeat leaves no trace here, and neither does an order without an id. Two rows are two submissions: compare their orders and payments.",
 ];
 
 export async function forget({ args, terminal, open }: Context): Promise<number> {

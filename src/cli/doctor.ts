@@ -158,9 +158,10 @@ function lookAtInfo(info: Info, isClusterNode: boolean, add: Add): void {
     const remedy =
       "give the lock a Redis of its own; or CONFIG SET maxmemory-policy noeviction, with which a shared cache that is full refuses all writes";
     add("fail", "eviction", `${text} (${evicted} keys so far)`, remedy);
-  } else {
-    const unlimited = policy === "noeviction" ? "" : ", and no maxmemory: nothing is evicted";
-    add("ok", "eviction", `maxmemory-policy ${policy}${unlimited}`);
+  } else if (policy === "noeviction") add("ok", "eviction", "maxmemory-policy noeviction");
+  else {
+    const text = `maxmemory-policy is ${policy}: it evicts locks as soon as there is a maxmemory`;
+    add("warn", "eviction", text, "CONFIG SET maxmemory-policy noeviction");
   }
 
   const isLogBroken = info["aof_enabled"] === "1" && info["aof_last_write_status"] === "err";

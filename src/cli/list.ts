@@ -105,7 +105,7 @@ export async function findLocks(
         users.add(user);
         const found = await answerOf(connection.address, lock.inspect(user));
         if (found.state !== "free") locks.push({ user, found });
-        if (found.outlived !== undefined) outlived.push({ user, ...found.outlived });
+        for (const order of found.outlived ?? []) outlived.push({ user, ...order });
       });
       await Promise.all(inspections);
     }
@@ -157,7 +157,7 @@ export function listText(
   for (const { endedMs, holder, user } of outlived.slice(0, limit)) {
     const whose = args.has("no-ids") ? "a user" : `user ${visibleUser(user)}`;
     const at = `${visible(holder)}, ${duration(endedMs)} after its lock`;
-    const text = `The last order of ${whose} outlived its lock and may still be at work at ${at}`;
+    const text = `An order of ${whose} outlived its lock and may still be at work at ${at}`;
     lines.push(paint("yellow", text));
   }
   if (strange.length > 0) {

@@ -24,9 +24,11 @@ export async function show({ args, terminal, open }: Context): Promise<undefined
     const key = visible(connection.clientPrefix + lock.keyFor(args.user));
     terminal.print([
       terminal.paint("bold", `User ${user} is not locked (key ${key} in ${redisOf(connection)}).`),
-      found.outlived === undefined
-        ? "This lock does not keep the user out now. If orders still fail, look at the status and code that the shop answers."
-        : outlivedText(found.outlived),
+      ...(found.outlived === undefined
+        ? [
+            "This lock does not keep the user out now. If orders still fail, look at the status and code that the shop answers.",
+          ]
+        : outlivedTexts(found.outlived)),
       `To see which answers are kept for the user: ${args.suggest("answers")}`,
     ]);
   } else {
@@ -69,9 +71,15 @@ function adviceOn(found: Found, args: Arguments): string[] {
 }
 
 /** This is no all-clear: an order that is at work there may still charge. */
-function outlivedText({ endedMs, holder, reason }: OutlivedOrder): string {
-  const whose = processOf(visible(holder));
-  return `Its last order outlived its lock, which ended ${duration(endedMs)} ago (${reason}), and may still be at work in ${whose}: the next order runs beside it. Look for the order and the payment. Safe: end that process, with all other orders in it (kill -9, and see that it is gone). The line is of the last such order alone, and stays for up to an hour behind a process that has died.`;
+function outlivedTexts(orders: readonly OutlivedOrder[]): string[] {
+  const texts = orders.map(
+    ({ endedMs, holder, reason }) =>
+      `An order outlived its lock, which ended ${duration(endedMs)} ago (${reason}), and may still be at work in ${processOf(visible(holder))}: the next order runs beside it.`,
+  );
+  return [
+    ...texts,
+    "Look for the order and the payment. Safe: end each such process, with all other orders in it (kill -9, and see that it is gone). Behind a process that has died, its line stays for up to an hour.",
+  ];
 }
 
 /** The process of a `holder`: host and process id by default. */
@@ -120,7 +128,7 @@ export function describeLock(user: string, found: Found): string[] {
   const isOfValue = found.state === "foreign" && found.expiresInMs === Number.POSITIVE_INFINITY;
   const alone = isOfValue ? ", which a newer lock without an expiry may have as well" : "";
   lines.push(`  id       ${found.id}${alone}`);
-  if (found.outlived !== undefined) lines.push(outlivedText(found.outlived));
+  if (found.outlived !== undefined) lines.push(...outlivedTexts(found.outlived));
   if ("clockSetBack" in found) {
     const most = { held: "", freed: longestTtlMs, cooldown: longestCooldownMs }[found.state];
     const ms = typeof most === "number" ? duration(most) : "ttlMs, 10 s by default";
@@ -191,7 +199,8 @@ export function effectOfFree(found: Found): string {
     working: `free asks the process to stop, by the signal of its handler (ask its developers, or read the route). The next order can start when the lock runs out, in ${longestWait(found)} at most, whether or not this one has stopped: two charges are possible. free undoes nothing that the order has done. ${lookFirst}`,
     silent: `The lock ends by itself in ${left}. Freeing it will not help the user sooner; it only stops the process from renewing it. ${lookFirst}`,
     unknown: `free without --now ${"clockSetBack" in found ? "cuts the time to ttlMs, as the next click does" : left === "forever" ? "gives it an expiry, ttlMs" : "leaves the user locked out for the time above"}. The lock's holder may still be at work. ${lookFirst}`,
-    freed: "Nothing to do: by that time the holder has been notified, or its lease has run out.",
+    freed:
+      "Wait, then look again: by then the holder has been notified, or its lease has run out. A handler that ignores its signal may still be at work.",
     cooldown: "Do not free: look whether the last request placed an order. free ends the cooldown.",
     foreign: `It may be an old lock whose process died. Its value and CLIENT LIST may name the program, and an id that changes says that it lives. free deletes it at once. Its holder may still be at work and is not notified: two orders and two charges are possible. ${lookFirst}`,
   };

@@ -31,9 +31,8 @@ export async function watch({ args, terminal, open }: Context): Promise<undefine
 export function changeOf(before: Inspection | undefined, now: Inspection): string | undefined {
   const idOf = (found?: Inspection) => found !== undefined && "id" in found && found.id;
   const isSame = before?.state === now.state && idOf(before) === idOf(now);
-  const outlives = now.outlived !== undefined;
-  if (isSame && outlives !== (before.outlived !== undefined))
-    return outlives ? "outlived" : "ended";
+  const [outlived, earlier] = [now.outlived?.length ?? 0, before?.outlived?.length ?? 0];
+  if (isSame && outlived !== earlier) return outlived > earlier ? "outlived" : "ended";
   if (now.state !== "held") return isSame ? undefined : now.state;
   if (!isSame || before.state !== "held") return "taken";
   return (now.renewedMs ?? 0) < (before.renewedMs ?? 0) ? "renewed" : undefined;
@@ -41,11 +40,13 @@ export function changeOf(before: Inspection | undefined, now: Inspection): strin
 
 export function watchLine(at: Date, change: string, now: Inspection, before?: Inspection): string {
   const ms = String(at.getMilliseconds()).padStart(3, "0");
-  const detail = { renewed: "", ended: "its last order" }[change] ?? detailOf(now, before);
-  const { endedMs = 0, holder = "" } = now.outlived ?? {};
-  const outlived = `its last order outlived its lock, which ended ${duration(endedMs)} ago, and may still be at work at ${visible(holder)}`;
-  const parts = now.outlived === undefined ? [detail] : [detail, outlived];
-  const whole = parts.filter((part) => part !== "").join("; ");
+  const ended = "an order that had outlived its lock";
+  const detail = { renewed: "", ended }[change] ?? detailOf(now, before);
+  const outlived = (now.outlived ?? []).map(
+    ({ endedMs, holder }) =>
+      `an order outlived its lock, which ended ${duration(endedMs)} ago, and may still be at work at ${visible(holder)}`,
+  );
+  const whole = [detail, ...outlived].filter((part) => part !== "").join("; ");
   return `${clock(at)}.${ms} ${change.padEnd(8)} ${whole}`.trimEnd();
 }
 

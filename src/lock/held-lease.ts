@@ -228,7 +228,7 @@ export class HeldLease extends Timer {
     // Rule 19: a lost lease retires itself. Where the key may still hold it, the retire waits for
     // the end of its time, so that the holder can stop; after `close` the key runs out by itself.
     if (reason === "freed" || reason === "overtaken") this.#retire();
-    else if (reason !== "closed") this.#setTimer(this.validity.endsAt);
+    if (reason !== "closed") this.#setTimer(this.validity.endsAt);
     // Abort last: listeners of the signal may call `release` or `complete`.
     this.#signalContext?.runInAsyncScope(() => this.#aborter?.abort(lost));
     // Leave the trace now: at the end of the lease's time the connection may be closed.

@@ -15,8 +15,8 @@ export type Inspection = (
   | CooldownInspection
   | ForeignInspection
 ) & {
-  /** The user's last order that has outlived its lock: it may still be at work. */
-  readonly outlived?: OutlivedOrder;
+  /** The user's orders that have outlived their locks, the oldest first: they may be at work. */
+  readonly outlived?: readonly OutlivedOrder[];
 };
 
 /** An order that has outlived its lock. Shown until it ends, for an hour at most. */

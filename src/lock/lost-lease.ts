@@ -61,11 +61,13 @@ export function orderEnds(runtime: LockRuntime, command: CallerCommand): void {
 
 /** Sent once: only a person reads the trace, and one whose end was lost runs out in an hour. */
 function writeTrace(
-  { store }: LockRuntime,
+  { store, traces }: LockRuntime,
   command: CallerCommand,
   trace: OutliveRequest["trace"],
   lifeMs: number,
 ): void {
   if (store.outlive === undefined) return;
-  write(store, "outlive", { command, deadlineMs: undefined, trace, lifeMs, answer: () => {} });
+  traces.count++;
+  const answer = () => traces.done();
+  write(store, "outlive", { command, deadlineMs: undefined, trace, lifeMs, answer });
 }

@@ -89,6 +89,8 @@ export class LockRuntime {
   /** Releases and retires under way, except those to which Redis has denied permission. */
   readonly releases: WaitGroup = new WaitGroup();
   readonly completes: WaitGroup = new WaitGroup();
+  /** Traces under way of orders that have outlived their locks. */
+  readonly traces: WaitGroup = new WaitGroup();
   /** The callers that wait for a lease, by key: only the first of them asks Redis. */
   readonly lines: Map<string, Set<object>> = new Map();
   /** The callers that wait for the end of a submission, by key, submission and content. */
@@ -122,7 +124,9 @@ export class LockRuntime {
     this.isDrained = true;
     for (const lease of this.watchdogs.armed()) lease.lose("closed");
     // Attempts that are still under way may have owner ids to retire.
-    const settled = drained.then(() => this.completes.wait()).then(() => this.releases.wait());
+    const ended = drained.then(() => this.completes.wait()).then(() => this.releases.wait());
+    // The application closes its connections next.
+    const settled = ended.then(() => this.traces.wait());
     await within(2 * this.times.acquireTimeoutMs, settled);
     for (const complete of this.completeTimers.armed()) complete.drop();
     // A `complete` or `release` that is called later is still sent, but keeps no process alive.

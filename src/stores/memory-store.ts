@@ -10,6 +10,7 @@ import type {
   LockCommand,
   LockRequest,
   LockStore,
+  OutlivedOrder,
   OutliveRequest,
   OwnedReply,
   RecordBytes,
@@ -45,7 +46,7 @@ export class MemoryStore implements LockStore {
   /** Answers that are kept, and those that a run told, by {@link recordKey}. */
   readonly #records = new Map<string, Kept>();
   readonly #told = new Map<string, Kept>();
-  /** The orders that have outlived their locks, by the lock's key. */
+  /** The orders that have outlived their locks, by owner id. */
   readonly #outlived = new Map<string, OutliveRequest & { readonly expiresAt: number }>();
   #lastToken = 0;
   #sweepAt = 1_000;
@@ -163,8 +164,12 @@ export class MemoryStore implements LockStore {
     const now = performance.now();
     const entry = live(this.#entries, request.command.key, now);
     const found = entry === undefined ? ({ state: "free" } as const) : inspectionOf(entry, now);
-    const outlived = outlivedOf(live(this.#outlived, request.command.key, now), now);
-    request.answer({ kind: "inspected", found: { ...found, ...outlived }, storeTimeMs: now });
+    const isShown = ({ command, expiresAt }: OutliveRequest & { expiresAt: number }) =>
+      command.key === request.command.key && expiresAt > now;
+    const traces = [...this.#outlived.values()].filter(isShown);
+    const outlived = traces.map((trace) => outlivedOf(trace, now));
+    const traced = outlived.length === 0 ? found : { ...found, outlived };
+    request.answer({ kind: "inspected", found: traced, storeTimeMs: now });
   }
 
   outlive(asked: OutliveRequest): void {
@@ -172,9 +177,8 @@ export class MemoryStore implements LockStore {
     if (request === undefined) return;
     const { command, lifeMs, trace } = request;
     const now = performance.now();
-    const isOwn = this.#outlived.get(command.key)?.command.ownerId === command.ownerId;
-    if (trace) this.#outlived.set(command.key, { ...request, expiresAt: now + lifeMs });
-    else if (isOwn) this.#outlived.delete(command.key);
+    if (trace) this.#outlived.set(command.ownerId, { ...request, expiresAt: now + lifeMs });
+    else this.#outlived.delete(command.ownerId);
     request.answer({ kind: "done", storeTimeMs: now });
   }
 
@@ -325,13 +329,9 @@ function inspectionOf(entry: Entry, now: number): Inspection {
   return { state, id, holder, heldMs, renewedMs, expiresInMs, endsInMs };
 }
 
-function outlivedOf(
-  request: OutliveRequest | undefined,
-  now: number,
-): Pick<Inspection, "outlived"> {
-  if (request?.trace === undefined) return {};
-  const { endedAtMs, reason, takenAtMs } = request.trace;
-  const holder = decodeURIComponent(request.command.holder);
+function outlivedOf({ command, trace }: OutliveRequest, now: number): OutlivedOrder {
+  const { endedAtMs, reason, takenAtMs } = trace as NonNullable<OutliveRequest["trace"]>;
+  const holder = decodeURIComponent(command.holder);
   const [takenMs, endedMs] = [Math.floor(now - takenAtMs), Math.floor(now - endedAtMs)];
-  return { outlived: { holder, reason, takenMs, endedMs: Math.max(0, endedMs) } };
+  return { holder, reason, takenMs, endedMs: Math.max(0, endedMs) };
 }

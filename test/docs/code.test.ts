@@ -377,7 +377,7 @@ else redis.disconnect();
     expect(printed).toMatch(/^(# |ℹ )fail 0$/m);
   });
 
-  test("shuts down with a handler that never answers, within its bound", async () => {
+  test("shuts down with a handler that goes on without its lock, within its bound", async () => {
     const port = await freePort();
     const shown = page("docs/operations/deploying.md").blockUnder("Shutting down");
     expect(shown).toContain("10_000");
@@ -387,7 +387,7 @@ else redis.disconnect();
   });
 
   test.each([
-    ["ioredis", silentShop, (code: string) => code],
+    ["ioredis", silentShop],
     [
       "node-redis",
       silentShop.replace(/import.*ioredis.*/, 'import { createClient } from "redis";').replace(
@@ -395,11 +395,10 @@ else redis.disconnect();
         `const redis = createClient({ url: process.env["REDIS_URL"] ?? "" }).on("error", () => {});
 void redis.connect();`,
       ),
-      (code: string) => code.replace("redis.disconnect()", "redis.destroy()"),
     ],
-  ])("shuts down while Redis is silent, with %s", async (_name, shop, ending) => {
+  ])("shuts down while Redis is silent, with %s", async (_name, shop) => {
     const proxy = await forTest(startProxy(redis.port));
-    const shutting = ending(page("docs/operations/deploying.md").blockUnder("Shutting down"));
+    const shutting = page("docs/operations/deploying.md").blockUnder("Shutting down");
     const env = { REDIS_URL: `redis://127.0.0.1:${proxy.port}` };
     const { ended, url } = await project.serve("silent.ts", shop + shutting, env);
     const order = () => fetch(`${url}/orders`, { method: "POST" });

@@ -235,7 +235,8 @@ const app = express();
 const guard = submitGuard({ lock, userId: () => "42" });
 app.post("/orders", guard.protect(async () => {
   process.kill(process.pid, "SIGTERM");
-  await new Promise(() => {});
+  await sleep(20_000); // and looks at no signal
+  console.log("charged");
 }));
 const url = \`http://127.0.0.1:\${process.env["PORT"]}/orders\`;
 const server = app.listen(Number(process.env["PORT"]), "127.0.0.1", () => {

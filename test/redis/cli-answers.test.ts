@@ -75,7 +75,9 @@ describe("answers", () => {
     for (const body of ['{"paid":true}', "base64:/9g=", '{"number":7}']) {
       expect(lines).toContain(`  ${body}`);
     }
-    expect(stdout).toContain(`submit-lock forget ${user} ${idOf("job 9")}`);
+    expect(stdout).toContain(
+      `submit-lock forget --reason 'a wrong answer' ${user} ${idOf("job 9")}`,
+    );
     expect(stdout).toMatch(/^looked at \d[\d ]* keys in /m);
     expect((await runMain(["answers", freshUser()], env)).stdout).toContain("has no kept answer");
   });

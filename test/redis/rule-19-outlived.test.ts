@@ -3,7 +3,7 @@ import { afterEach, describe, expect, test, vi } from "vitest";
 import type { CliLock } from "../../src/cli/context.ts";
 import { outlivedUserOf } from "../../src/cli/scan.ts";
 import { RedisStore } from "../../src/index.ts";
-import type { OutliveRequest } from "../../src/lock/store.ts";
+import type { LockCommand, OutliveRequest } from "../../src/lock/store.ts";
 import { runMain } from "../support/cli.ts";
 import { ioredis6, untilReady } from "../support/clients.ts";
 import { freshUser } from "../support/ids.ts";
@@ -64,13 +64,77 @@ describe("rule 19: the trace of an order that has outlived its lock", () => {
         store.outlive({ command: of, deadlineMs: undefined, lifeMs: 5_000, answer, ...more }),
       );
     await send({ trace });
-    expect(await lock.inspect(user)).toMatchObject({ outlived: { reason: "expired" } });
+    expect(await lock.inspect(user)).toMatchObject({ outlived: [{ reason: "expired" }] });
     // Another order's end takes nothing away.
     await send({ trace: undefined }, commandOf({ key: command.key }));
-    expect(await lock.inspect(user)).toMatchObject({ outlived: { holder: "web-3:4711" } });
+    expect(await lock.inspect(user)).toMatchObject({ outlived: [{ holder: "web-3:4711" }] });
     await send({ trace: undefined });
     await send({ trace });
     expect(await lock.inspect(user)).toEqual({ state: "free" });
+  });
+
+  test("stays beside those of the user's other orders, until each has ended", async () => {
+    const client = ioredis6.connect(port);
+    await untilReady(client);
+    const store = new RedisStore(client);
+    const [lock, user] = [openLock({ store }), freshUser()];
+    const key = lock.keyFor(user);
+    const [first, second] = ["web-1:1", "web-2:2"].map((holder) =>
+      commandOf({ key, holder: encodeURIComponent(holder) }),
+    ) as [LockCommand, LockCommand];
+    const now = Date.now();
+    const trace = { reason: "max-hold", takenAtMs: now, endedAtMs: now } as const;
+    const send = (command: LockCommand, more: Pick<OutliveRequest, "trace">, lifeMs = 5_000) =>
+      new Promise((answer) =>
+        store.outlive({ command, deadlineMs: undefined, lifeMs, answer, ...more }),
+      );
+    const holders = async () => (await lock.inspect(user)).outlived?.map(({ holder }) => holder);
+    const lifeOf = async () =>
+      Number(await observer(port).send("PTTL", `${key}:{${key}}:outlived`));
+    await send(first, { trace }, 60_000);
+    await send(second, { trace });
+    expect(await holders()).toEqual(["web-1:1", "web-2:2"]);
+    await send(second, { trace: undefined });
+    expect(await holders()).toEqual(["web-1:1"]);
+    expect(await lifeOf()).toBeGreaterThan(30_000);
+    await send(first, { trace: undefined });
+    expect(await holders()).toBe(undefined);
+    expect(await lifeOf()).toBeLessThanOrEqual(5_000);
+    // No more than fit: the oldest goes.
+    for (let at = 1; at <= 60; at++) {
+      const holder = `web-${at}%3A4711`;
+      await send(commandOf({ key, holder }), { trace });
+    }
+    const [oldest = "", ...others] = (await holders()) ?? [];
+    expect(oldest).toMatch(/^web-[1-5]\d:/);
+    expect(others.at(-1)).toBe("web-60:4711");
+  });
+
+  test("is there when the lock is closed, before the application closes its connections", async () => {
+    const client = ioredis6.connect(port);
+    await untilReady(client);
+    const lock = openLock({ store: new RedisStore(client), holder: "web-3:4711" });
+    const user = freshUser();
+    await leaseOf(lock, user);
+    await lock.close({ timeoutMs: 0 });
+    client.disconnect();
+    const other = await openDirect(times);
+    expect((await other.inspect(user)).outlived).toMatchObject([{ reason: "closed" }]);
+  });
+
+  test("is left by an order that a person has freed, and that goes on", async () => {
+    const [lock, user] = [await openDirect({ ...times, maxHoldMs: 60_000 }), freshUser()];
+    const lease = await leaseOf(lock, user);
+    const { id } = (await lock.inspect(user)) as { id: string };
+    await lock.free(user, { id, by: "anna", reason: "ticket 4711" });
+    await until(() => lease.signal.aborted, { what: "the holder to hear of it" });
+    const outlived = await until(async () => (await lock.inspect(user)).outlived, {
+      what: "the trace",
+    });
+    expect(outlived).toMatchObject([{ reason: "freed" }]);
+    await lease.release();
+    const isOver = async () => (await lock.inspect(user)).outlived === undefined;
+    await until(isOver, { what: "its end" });
   });
 
   test("is what show, list and watch say, in place of an all-clear", async () => {
@@ -83,11 +147,11 @@ describe("rule 19: the trace of an order that has outlived its lock", () => {
     expect(shown).not.toContain("does not keep the user out now");
     const listed = await runMain(["list", ...onPrefix], env);
     expect(listed.stdout).toContain(
-      `The last order of user ${user} outlived its lock and may still be at work at web-3:4711`,
+      `An order of user ${user} outlived its lock and may still be at work at web-3:4711`,
     );
     expect(listed.stdout).not.toContain("of no user id");
     const noIds = await runMain(["list", "--no-ids", ...onPrefix], env);
-    expect(noIds.stdout).toContain("The last order of a user outlived its lock");
+    expect(noIds.stdout).toContain("An order of a user outlived its lock");
     expect(noIds.stdout).not.toContain(user);
     const { prefixes } = JSON.parse((await runMain(["list", "--json", ...onPrefix], env)).stdout);
     expect(prefixes[0].outlived).toEqual([
@@ -97,10 +161,8 @@ describe("rule 19: the trace of an order that has outlived its lock", () => {
     await sleep(1_500);
     await lease.release();
     const { stdout } = await watching;
-    expect(stdout).toMatch(
-      / free +its last order outlived its lock, which ended .* at web-3:4711\n/,
-    );
-    expect(stdout).toMatch(/ ended +its last order\n/);
+    expect(stdout).toMatch(/ free +an order outlived its lock, which ended .* at web-3:4711\n/);
+    expect(stdout).toMatch(/ ended +an order that had outlived its lock\n/);
     expect(await isOver()).toBe(true);
     const after = (await runMain(["show", user, ...onPrefix], env)).stdout;
     expect(after).toContain("does not keep the user out now");

@@ -123,7 +123,7 @@ test.each([false, true])("check publishes nothing, with submissions: %s", async 
         request.deadlineMs = performance.now();
       },
     }),
-    ...{ acquireTimeoutMs: 400, commandTimeoutMs: 20 },
+    ...{ acquireTimeoutMs: 4_000, commandTimeoutMs: 20 },
   });
   const messages = [
     record("submit-lock:acquire"),

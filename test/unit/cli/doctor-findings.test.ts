@@ -42,7 +42,7 @@ const rows: [what: string, facts: Partial<Facts>, expected: string[]][] = [
     info({ maxmemory_policy: "allkeys-lru", maxmemory: "9000000" }),
     ["fail eviction"],
   ],
-  ["allkeys-lru without maxmemory", info({ maxmemory_policy: "allkeys-lru" }), []],
+  ["allkeys-lru without maxmemory", info({ maxmemory_policy: "allkeys-lru" }), ["warn eviction"]],
   ["noeviction with maxmemory", info({ maxmemory: "2000000" }), []],
   ["appendonly no", info({ aof_enabled: "0" }), ["warn persistence"]],
   [

@@ -46,7 +46,7 @@ end
  * Looks at a key for a person. Writes nothing. Only id and first 16 bytes of a foreign value are
  * seen.
  *
- * KEYS: for each entry the lock, and the trace of an order that has outlived it.
+ * KEYS: for each entry the lock, and the traces of the orders that have outlived theirs.
  *
  * Returns the clock, then for each entry (behind outlived:<trace> and a line feed if there is one)
  * 0 for no key, or a text: the ms that it has to live (-1: no expiry), a colon, and
@@ -84,7 +84,7 @@ for i = 1, #KEYS / 2 do
       end
     end
   end
-  if trace and not failed(trace) and string.sub(trace, 1, 6) ~= 'ended:' then
+  if trace and not failed(trace) then
     reply = 'outlived:' .. trace .. '\\n' .. reply
   end
   replies[i + 1] = reply
@@ -249,12 +249,13 @@ export const inspectCommand: Command<InspectRequest, InspectReply> = {
     keys.push(command.key, outlivedKey(command, recordKey));
   },
   read: ({ code, redisTimeMs: storeTimeMs }) => {
-    const [, trace, behind] = /^outlived:([^\n]*)\n(.*)$/s.exec(String(code)) ?? [];
+    const [, trace = "", behind] = /^outlived:([^\n]*)\n(.*)$/s.exec(String(code)) ?? [];
     const text = behind ?? String(code);
     const found = text === "0" ? ({ state: "free" } as const) : inspectionOf(text, storeTimeMs);
     if (!("state" in found)) return found;
-    const outlived = trace === undefined ? {} : { outlived: outlivedOf(trace, storeTimeMs) };
-    return { kind: "inspected", found: { ...found, ...outlived }, storeTimeMs };
+    const outlived = outlivedOf(trace, storeTimeMs);
+    const traced = outlived.length === 0 ? found : { ...found, outlived };
+    return { kind: "inspected", found: traced, storeTimeMs };
   },
 };
 

@@ -4,31 +4,42 @@ import { type Command, common, sent } from "./command.ts";
 import { kindOf } from "./release.ts";
 import { decoded, outlivedKey } from "./values.ts";
 
+/** In bytes: of some 20 orders. The oldest is cut off, and no order of a user is so often behind. */
+const longestTraces = 4_000;
+
 /**
- * Rule 19: leaves the trace of an order that has outlived its lock, or its end.
+ * Rule 19: leaves the trace of an order that has outlived its lock, or its end, beside those of the
+ * user's other orders.
  *
- * KEYS: one trace.
+ * KEYS: the traces of one user.
  * ARGV[1] the owner id; ARGV[2] the trace, or '' where the order has ended; ARGV[3] its life, in ms.
  *
  * Returns the clock and 1.
  */
 const outliveScript: string = sent(/* lua */ `
 ${common}
-local key = KEYS[1]
-local ended = 'ended:' .. ARGV[1]
+local key, owner = KEYS[1], ARGV[1]
+local ended = owner .. ':ended'
 local held = redis.pcall('GET', key)
-local reply = held
-if ARGV[2] ~= '' then
-  -- A copy that was on its way when the order ended writes nothing.
-  if held ~= ended then
-    reply = redis.pcall('SET', key, ARGV[2], 'PX', ARGV[3])
+local life = math.max(tonumber(ARGV[3]), redis.call('PTTL', key))
+local trace = ARGV[2] == '' and ended or ARGV[2]
+local kept, isAlone = '', true
+for each in string.gmatch(type(held) == 'string' and held or '', '[^,]+') do
+  if each == ended then
+    -- A copy that was on its way when the order ended changes nothing.
+    trace = ended
+  elseif string.sub(each, 1, 36) ~= owner then
+    kept = kept .. each .. ','
+    isAlone = isAlone and string.sub(each, 37) == ':ended'
   end
-elseif not held or failed(held) or string.sub(held, 1, 36) == ARGV[1] then
-  reply = redis.pcall('SET', key, ended, 'PX', ARGV[3])
-  -- A full Redis.
-  if failed(reply) then
-    reply = redis.pcall('DEL', key)
-  end
+end
+if isAlone and trace == ended then
+  life = ARGV[3]
+end
+local reply = redis.pcall('SET', key, string.sub(kept .. trace, -${longestTraces}), 'PX', life)
+-- A full Redis.
+if failed(reply) and isAlone and trace == ended then
+  reply = redis.pcall('DEL', key)
 end
 return failed(reply) and reply or { now, 1 }
 `);
@@ -46,9 +57,14 @@ export const outliveCommand: Command<OutliveRequest, OwnedReply> = {
   read: kindOf({ 1: "done" }),
 };
 
-export function outlivedOf(trace: string, storeTimeMs: number): OutlivedOrder {
-  const [, takenAtMs, endedAtMs, reason, holder = ""] = trace.split(":");
+/** The orders of a value that have not ended, the oldest first. */
+export function outlivedOf(traces: string, storeTimeMs: number): OutlivedOrder[] {
   const ago = (atMs: unknown) => Math.max(0, storeTimeMs - Number(atMs));
-  const [takenMs, endedMs] = [ago(takenAtMs), ago(endedAtMs)];
-  return { holder: decoded(holder), reason: reason as LostReason, takenMs, endedMs };
+  const parts = traces.split(",").map((trace) => trace.split(":"));
+  return parts
+    .filter(({ length }) => length === 5)
+    .map(([, takenAtMs, endedAtMs, reason, holder = ""]) => {
+      const [takenMs, endedMs] = [ago(takenAtMs), ago(endedAtMs)];
+      return { holder: decoded(holder), reason: reason as LostReason, takenMs, endedMs };
+    });
 }

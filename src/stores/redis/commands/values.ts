@@ -13,11 +13,12 @@ import { longestCooldownMs, longestTtlMs } from "../../../validation.ts";
  * A record, and an answer that a run told: `1`, the fingerprint (22), the owner id (36), `=`, and
  * content that no script reads. `lock/record.ts` writes and reads it.
  *
- * The trace of an order that has outlived its lock, until that ends, and then for a moment its end:
+ * The traces of a user's orders that have outlived their locks, and the ends of such orders, with
+ * commas between them:
  *
  * ```
  * <owner id>:<taken, ms>:<ended, ms>:<reason>:<holder>
- * ended:<owner id>
+ * <owner id>:ended
  * ```
  */
 
