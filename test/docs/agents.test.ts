@@ -164,7 +164,7 @@ describe("a tool of MCP", () => {
 });
 
 test("the table of answers has each code of a response", () => {
-  const rows = page("docs/guide/agents.md").tableUnder("Answer: retry with the same key\\?");
+  const rows = page("docs/guide/agents.md").tableUnder("Which answer to send again");
   const codes = page("docs/reference/responses.md")
     .tableUnder("Responses")
     .map(([, code = ""]) => code);
