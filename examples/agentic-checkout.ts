@@ -1,7 +1,7 @@
 // What two protocols ask of the routes that an agent posts to: section 6 of the Agentic Commerce
 // Protocol's checkout (2026-04-17) on each framework, and the Universal Commerce Protocol (v2026-04-08)
 // on Express and Koa. test/http/once-acp.test.ts holds the first against each sentence of that section,
-// test/docs/examples/agents.test.ts the second.
+// test/docs/agents.test.ts the second.
 import express, { type Request, type RequestHandler, type Response } from "express";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { MiddlewareHandler } from "hono";

@@ -5,6 +5,7 @@
 import {
   type ArgumentsHost,
   BadRequestException,
+  type BeforeApplicationShutdown,
   type CallHandler,
   Catch,
   type ExecutionContext,
@@ -39,7 +40,7 @@ export class Once implements NestInterceptor {
     };
     const { httpAdapter } = this.host;
     const { value, replayed } = await this.lock.once(request.user, submission, async (lease) => {
-      request.signal = lease.signal; // yours: hand it on, and look at it before the insert
+      request.submitLease = lease; // yours: hand its signal on, and look at it before the insert
       const body = await lastValueFrom(next.handle(), { defaultValue: undefined });
       return { body, location: httpAdapter.getHeader?.(response, "Location") };
     });
@@ -77,7 +78,10 @@ const redis = {
 
 /** While Redis is away, orders are 503. At the end, orders under way have ten seconds. */
 @Injectable()
-export class SubmitLifecycle implements OnApplicationBootstrap, OnApplicationShutdown {
+export class SubmitLifecycle
+  implements OnApplicationBootstrap, BeforeApplicationShutdown, OnApplicationShutdown
+{
+  @Inject(HttpAdapterHost) private readonly host!: HttpAdapterHost;
   @Inject(SubmitLock) private readonly lock!: SubmitLock;
   @Inject(Redis) private readonly redis!: Redis;
 
@@ -85,6 +89,12 @@ export class SubmitLifecycle implements OnApplicationBootstrap, OnApplicationShu
     await this.lock.check({ submissions: true }).catch((error) => {
       if (error.code !== "SUBMIT_LOCK_UNAVAILABLE") throw error;
     });
+  }
+
+  /** A connection that has had its answer would keep the server open for its keep-alive. */
+  beforeApplicationShutdown(): void {
+    const server = this.host.httpAdapter.getHttpServer();
+    setInterval(() => server.closeIdleConnections(), 50).unref();
   }
 
   async onApplicationShutdown(): Promise<void> {

@@ -51,7 +51,8 @@ describe("the tarball", () => {
     expect(packed).toContain("dist/esm/index.js");
     expect(packed).toContain("dist/cjs/package.json");
     const others = [...packed].filter((path) => !path.startsWith("dist/"));
-    const expected = /\.(md|svg)$|^docs\/[^.]|^examples\/\w+\.ts$|^(LICENSE|package\.json)$/;
+    const expected =
+      /\.(md|svg)$|^docs\/[^.]|^examples\/[\w/.-]+\.(ts|yml)$|^(LICENSE|package\.json|sbom\.cdx\.json)$/;
     expect(others.filter((path) => !expected.test(path))).toEqual([]);
   });
 });

@@ -8,15 +8,15 @@ import {
   parseAndKeep,
   universal,
   universalOnKoa,
-} from "../../../examples/agentic-checkout.ts";
-import { callOnce } from "../../../examples/mcp-tool.ts";
-import { submitGuard } from "../../../src/express/index.ts";
-import { MemoryStore } from "../../../src/index.ts";
-import { submitGuard as submitGuardOnKoa } from "../../../src/koa/index.ts";
-import { freshUser } from "../../support/ids.ts";
-import { closeLocks, openLock } from "../../support/locks.ts";
-import { until } from "../../support/until.ts";
-import { page } from "../page.ts";
+} from "../../examples/agentic-checkout.ts";
+import { callOnce } from "../../examples/mcp-tool.ts";
+import { submitGuard } from "../../src/express/index.ts";
+import { MemoryStore } from "../../src/index.ts";
+import { submitGuard as submitGuardOnKoa } from "../../src/koa/index.ts";
+import { freshUser } from "../support/ids.ts";
+import { closeLocks, openLock } from "../support/locks.ts";
+import { until } from "../support/until.ts";
+import { page } from "./page.ts";
 
 afterEach(closeLocks);
 
@@ -164,7 +164,7 @@ describe("a tool of MCP", () => {
 });
 
 test("the table of answers has each code of a response", () => {
-  const rows = page("docs/guide/agents.md").tableUnder("Answer: retry with the same key\\?");
+  const rows = page("docs/guide/agents.md").tableUnder("Which answer to send again");
   const codes = page("docs/reference/responses.md")
     .tableUnder("Responses")
     .map(([, code = ""]) => code);
