@@ -383,7 +383,7 @@ else redis.disconnect();
     expect(shown).toContain("10_000");
     project.write("shutdown.ts", neverAnswering + shown.replace("10_000", "500"));
     const ended = project.run("shutdown.ts", { PORT: `${port}`, REDIS_URL: redis.url });
-    expect(await ended).toBe("the order was cut off\n");
+    expect(await ended).not.toContain("charged");
   });
 
   test.each([
