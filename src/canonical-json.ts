@@ -116,7 +116,7 @@ function tooDeep(value: object): NoFingerprintError {
   try {
     JSON.stringify(value);
   } catch (error) {
-    // The stack overflows where a client has sent the depth. It cannot send a circle.
+    // A RangeError is depth, sent by the client. Only a parser can leave a circle.
     if (!(error instanceof RangeError)) {
       return new NoFingerprintError(
         'the fingerprint: its payload is in a circle, so a parser has left more than the values that the client sent. Let it leave values alone (attachFieldsToBody: "keyValues" of @fastify/multipart), or set idempotency.fingerprint',

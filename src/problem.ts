@@ -107,7 +107,7 @@ export function prefersHtml(accept = "*/*"): boolean {
   return ranked[0]?.type === "text/html";
 }
 
-/** The reasons of errors for which a guard itself refuses no request. */
+/** Only `problemOf` has these: `admit` refuses no request for them. */
 type ErrorReason =
   | { readonly reason: "lost" }
   | { readonly reason: "incomparable"; readonly status: 413 | 415 | 422 };
@@ -315,7 +315,7 @@ function contentOf(refusal: RefusalReason | ErrorReason, isDerived: boolean): Co
         [409, "submit_contended", Math.max(soon, waitS)],
         "Conflict",
         refusal.isCooldown
-          ? "Your last submission ended a moment ago. Check whether it succeeded before you submit again."
+          ? "This was not processed: your last submission has just ended. Check whether it succeeded."
           : "Another submission of yours is still being processed. Wait for its answer before you submit again.",
         "We are still processing your first order, or have just finished it, so we did not place this one. Look at your orders before you submit again.",
         "You already have an order in progress",

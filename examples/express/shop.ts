@@ -19,16 +19,16 @@ declare module "express-session" {
 // Without REDIS_URL the locks are in this process: enough to try it, not for two processes.
 const url = process.env["REDIS_URL"];
 const lock = new SubmitLock({ store: url ? new RedisStore(new Redis(url)) : new MemoryStore() });
-// While Redis is away, orders are refused. A permission that is missing stays missing.
-await lock.check().catch((error) => {
-  if (error.code !== "SUBMIT_LOCK_UNAVAILABLE") throw error;
-});
 
 const guard = submitGuard({
   lock,
   userId: (req: Request) => req.session.userId,
   idempotency: { submissionId: (req) => req.body?.submissionId, key: "required", waitMs: 10_000 },
   onUnavailable: "proceed", // the transaction has the last word
+});
+// While Redis is away, orders are refused. A permission that is missing stays missing.
+await lock.check().catch((error) => {
+  if (error.code !== "SUBMIT_LOCK_UNAVAILABLE") throw error;
 });
 
 async function checkout(req: Request, res: Response): Promise<void> {

@@ -12,10 +12,6 @@ import { placeOrder } from "../orders.ts";
 // Without REDIS_URL the locks are in this process: enough to try it, not for two processes.
 const url = process.env["REDIS_URL"];
 const lock = new SubmitLock({ store: url ? new RedisStore(new Redis(url)) : new MemoryStore() });
-// While Redis is away, orders are refused. A permission that is missing stays missing.
-await lock.check().catch((error) => {
-  if (error.code !== "SUBMIT_LOCK_UNAVAILABLE") throw error;
-});
 
 const app = Fastify();
 await app.register(cookie, { secret: process.env["SECRET"] ?? randomUUID() }); // yours: a secret
@@ -31,6 +27,10 @@ const tokenOf = ({ body }: FastifyRequest) => Object(body).submissionId;
 
 const idempotency = { submissionId: tokenOf, key: "required", waitMs: 10_000 } as const;
 const guard = submitGuard({ lock, userId: signedIn, idempotency, onUnavailable: "proceed" });
+// While Redis is away, orders are refused. A permission that is missing stays missing.
+await lock.check().catch((error) => {
+  if (error.code !== "SUBMIT_LOCK_UNAVAILABLE") throw error;
+});
 
 async function checkout(request: FastifyRequest, reply: FastifyReply) {
   const { submission, submitLease } = request;

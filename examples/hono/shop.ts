@@ -14,10 +14,6 @@ import { placeOrder } from "../orders.ts";
 // Without REDIS_URL the locks are in this process: enough to try it, not for two processes.
 const url = process.env["REDIS_URL"];
 const lock = new SubmitLock({ store: url ? new RedisStore(new Redis(url)) : new MemoryStore() });
-// While Redis is away, orders are refused. A permission that is missing stays missing.
-await lock.check().catch((error) => {
-  if (error.code !== "SUBMIT_LOCK_UNAVAILABLE") throw error;
-});
 
 const secret = process.env["SECRET"] ?? randomUUID(); // yours: a secret
 const signedIn = async ({ headers }: Request) =>
@@ -26,6 +22,10 @@ const tokenOf = async (request: Request) =>
   (await request.clone().formData()).get("submissionId")?.toString();
 const idempotency = { submissionId: tokenOf, key: "required", waitMs: 10_000 } as const;
 const guard = submitGuard({ lock, userId: signedIn, idempotency, onUnavailable: "proceed" });
+// While Redis is away, orders are refused. A permission that is missing stays missing.
+await lock.check().catch((error) => {
+  if (error.code !== "SUBMIT_LOCK_UNAVAILABLE") throw error;
+});
 
 const checkout = guard.protect(async (request: Request) => {
   const buyer = await signedIn(request);

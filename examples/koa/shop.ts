@@ -14,15 +14,15 @@ import { placeOrder } from "../orders.ts";
 // Without REDIS_URL the locks are in this process: enough to try it, not for two processes.
 const url = process.env["REDIS_URL"];
 const lock = new SubmitLock({ store: url ? new RedisStore(new Redis(url)) : new MemoryStore() });
-// While Redis is away, orders are refused. A permission that is missing stays missing.
-await lock.check().catch((error) => {
-  if (error.code !== "SUBMIT_LOCK_UNAVAILABLE") throw error;
-});
 
 const signedIn = (ctx: Context) => ctx.cookies.get("user", { signed: true });
 const tokenOf = (ctx: Context) => Object(ctx.request.body).submissionId;
 const idempotency = { submissionId: tokenOf, key: "required", waitMs: 10_000 } as const;
 const guard = submitGuard({ lock, userId: signedIn, idempotency, onUnavailable: "proceed" });
+// While Redis is away, orders are refused. A permission that is missing stays missing.
+await lock.check().catch((error) => {
+  if (error.code !== "SUBMIT_LOCK_UNAVAILABLE") throw error;
+});
 
 async function checkout(ctx: Context): Promise<void> {
   const { submission, submitLease } = ctx.state;

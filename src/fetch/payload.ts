@@ -33,7 +33,7 @@ async function bytesOf(request: Request): Promise<Buffer> {
     clone = request.clone();
   } catch {
     throw new NoFingerprintError(
-      `cannot compare this request with earlier ones of its Idempotency-Key: its body was read before the guard. Read the body in the handler, or read a clone of the request before. ${remedy} for a body that is gone`,
+      `cannot compare this request with earlier ones: its body was read before the guard. Read the body in the handler, or read a clone of the request before. ${remedy} for a body that is gone`,
     );
   }
   const chunks: Uint8Array[] = [];
@@ -53,7 +53,7 @@ async function bytesOf(request: Request): Promise<Buffer> {
 
 function tooLong(): NoFingerprintError {
   return new NoFingerprintError(
-    `cannot compare this request with earlier ones of its Idempotency-Key: its body is longer than ${maxBytes} bytes or ${maxChunks} chunks. ${remedy} for such requests`,
+    `cannot compare this request with earlier ones: its body is longer than ${maxBytes} bytes or ${maxChunks} chunks. ${remedy} for such requests`,
     { status: 413 },
   );
 }

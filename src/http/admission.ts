@@ -170,7 +170,7 @@ async function decide<Source, Args extends unknown[]>(
       if (isSubmitLockError(cause) && cause.code === "SUBMIT_LOCK_MISCONFIGURED") {
         return fail(options, exchange, cause, key, submission);
       }
-      // A repeat must not run beside its first request, nor an order for a client that has left.
+      // Unlocked, a repeat may place a second order. For a client that has left, nothing runs.
       if (options.onUnavailable === "proceed" && isRepeat !== true) {
         return isTooLate(exchange) ? gone : { kind: "unlocked", submission };
       }

@@ -40,7 +40,7 @@ async function payloadOf(content: RequestContent, except?: readonly string[]): P
   const { body, files, req, url } = content;
   const sent = sentFiles(files);
   // Without the body, all payloads of a client would have the same fingerprint.
-  const what = "compare this request with earlier ones of its Idempotency-Key";
+  const what = "compare this request with earlier ones";
   if (sent === undefined) {
     await checkParsed({ ...content, files: [] }, what, "set idempotency.fingerprint");
   }
@@ -119,7 +119,7 @@ export function sentFiles(places: readonly unknown[]): Record<string, string[][]
   for (const place of new Set(places)) collect(place, "", found);
   if (found.length > maxFiles) {
     throw new NoFingerprintError(
-      `cannot compare this request with earlier ones of its Idempotency-Key: it has more than ${maxFiles} files. Set idempotency.fingerprint for such requests`,
+      `cannot compare this request with earlier ones: it has more than ${maxFiles} files. Set idempotency.fingerprint for such requests`,
       { status: 413 },
     );
   }
@@ -167,7 +167,7 @@ function describe(file: Fields): string[] {
   const hash = firstText(file, "hash", "md5", "checksum");
   if (hash !== undefined) return ["hash", hash, ...about];
   throw new NoFingerprintError(
-    "cannot compare this request with earlier ones of its Idempotency-Key: it has a file whose bytes are not in memory, and whose parser gave no hash. Keep uploads in memory, let the parser hash them, or set idempotency.fingerprint",
+    "cannot compare this request with earlier ones: it has a file whose bytes are not in memory, and whose parser gave no hash. Keep uploads in memory, let the parser hash them, or set idempotency.fingerprint",
   );
 }
 

@@ -203,7 +203,7 @@ describe("the problem of a refusal", () => {
   const audience = { docs: "https://shop.example/docs#once", isDerived: false, prefersPage: false };
 
   test("of a cooldown tells that the order before has ended", () => {
-    expect(problemFor(refusal, audience).body).toContain("ended a moment ago");
+    expect(problemFor(refusal, audience).body).toContain("has just ended");
   });
 
   test("has headers that no application can change", () => {
