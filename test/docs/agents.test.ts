@@ -23,7 +23,7 @@ afterEach(closeLocks);
 /** A business of the Universal Commerce Protocol, and what it has of its one checkout session. */
 function openBusiness() {
   const store = new MemoryStore();
-  const lock = openLock({ store, acquireTimeoutMs: 60, commandTimeoutMs: 30 });
+  const lock = openLock({ store, acquireTimeoutMs: 2_000, commandTimeoutMs: 1_000 });
   return { store, lock, runs: 0, platform: freshUser() };
 }
 

@@ -8,8 +8,9 @@ interface Quick {
 
 const userId = 'const userId = (req: express.Request) => req.get("x-user-id");';
 
-/** The first line of what a recipe replaces: guard and route. */
+/** The first line of what a recipe replaces: guard and route. The check between them stays. */
 const ofGuard = /^const guard = /m;
+const ofCheck = /^await lock\.check\(.*\n/m;
 
 const starts = {
   express: {
@@ -51,7 +52,8 @@ export function inQuickStart(
   const { code, from, parser, to } = starts[framework];
   const [start, end] = [code.search(from), code.search(to)];
   if (start < 0 || end < start) throw new Error(`the quick start of ${framework} has changed`);
-  return [code.slice(0, start), parser, before, recipe, after, code.slice(end)].join("\n");
+  const check = ofCheck.exec(code)?.[0] ?? "";
+  return [code.slice(0, start), check, parser, before, recipe, after, code.slice(end)].join("\n");
 }
 
 /** A quick start with node-redis in the place of ioredis, as the guide on Express says. */

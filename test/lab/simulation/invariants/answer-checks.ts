@@ -117,8 +117,9 @@ export class Executions extends Watch {
       owners.get(entry.ownerId ?? "") ?? {};
     // Whether or not there is a lock that it could replace. (A complete in two steps has late copies.)
     const { lock = "", ownerId, cooldownUntilMs = 0 } = entry;
-    // Rule 23: what a node has refused is written again, also where another request was answered before.
-    const isNew = copy.sentAt > toldAt && !server.hasMoved;
+    // What was refused (rule 23, or NOSCRIPT) is written again, also where another request was answered
+    // before.
+    const isNew = copy.sentAt > toldAt && !server.hasMoved && !server.hasForgotten;
     if (["release", "tell"].includes(name) && cooldownUntilMs > 0 && !recordUntil && isNew) {
       this.world.broken("cooldown", `a retire of ${this.#nameOf(entry)} asks for a cooldown`);
     }

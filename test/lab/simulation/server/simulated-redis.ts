@@ -110,6 +110,8 @@ export class SimulatedRedis {
   term = 0;
   /** By how much its wall clock was set back, all in all. */
   setBackMs = 0;
+  /** Its scripts were flushed. */
+  hasForgotten = false;
   #memory: { readonly until: number; readonly state: Memory } | undefined;
   #movingUntil = 0;
   /** While its slots move: the keys that the other node has. */
@@ -181,6 +183,7 @@ export class SimulatedRedis {
 
   /** SCRIPT FLUSH */
   forgetScripts(): void {
+    this.hasForgotten = true;
     this.#scripts.clear();
   }
 
