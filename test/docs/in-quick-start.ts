@@ -8,9 +8,8 @@ interface Quick {
 
 const userId = 'const userId = (req: express.Request) => req.get("x-user-id");';
 
-/** The first line of what a recipe replaces: guard and route. The check between them stays. */
+/** The first line of what a recipe replaces: guard and route. */
 const ofGuard = /^const guard = /m;
-const ofCheck = /^await lock\.check\(.*\n/m;
 
 const starts = {
   express: {
@@ -52,8 +51,9 @@ export function inQuickStart(
   const { code, from, parser, to } = starts[framework];
   const [start, end] = [code.search(from), code.search(to)];
   if (start < 0 || end < start) throw new Error(`the quick start of ${framework} has changed`);
-  const check = ofCheck.exec(code)?.[0] ?? "";
-  return [code.slice(0, start), check, parser, before, recipe, after, code.slice(end)].join("\n");
+  // It stands behind the guard, of which it knows whether records are tried.
+  const [check = ""] = /^await lock\.check\(.*/m.exec(code.slice(start, end)) ?? [];
+  return [code.slice(0, start), parser, before, recipe, after, check, code.slice(end)].join("\n");
 }
 
 /** A quick start with node-redis in the place of ioredis, as the guide on Express says. */
