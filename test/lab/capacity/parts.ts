@@ -134,20 +134,20 @@ async function lossOf(death: Death): Promise<void> {
 }
 
 async function loss(): Promise<void> {
-  for (const perSecond of [300, 1_000, 2_000]) {
+  for (const perSecond of [100, 300, 1_000]) {
     await lossOf({ perSecond, inFsync: true });
     await lossOf({ perSecond, fileMs: 1_000 });
     await lossOf({ perSecond, lagMs: 100 });
   }
   await lossOf({ perSecond: 1_000, lagMs: 500 });
-  await lossOf({ perSecond: 300, lagMs: 50, ackReplicas: 1 });
+  await lossOf({ perSecond: 300, lagMs: 20, ackReplicas: 1 });
 }
 
 /** Records that all run out within a minute, beside orders. */
 async function expiry(): Promise<void> {
   const durable = await startDurable();
   const count = setting("CAPACITY_RECORDS", 1_000_000);
-  const at = Date.now() + 30_000;
+  const at = Date.now() + setting("CAPACITY_FILL_MS", 45_000);
   const fill = `for i = ARGV[1], ARGV[2] do
     local key = '{lock:submit:' .. i .. '}:aaaaaaaaaaaaaaaaaaaaaa'
     redis.call('SET', key, ARGV[3], 'PXAT', string.format('%.0f', ARGV[4] + i * ARGV[5]))

@@ -1,5 +1,4 @@
 import { subscribe } from "node:diagnostics_channel";
-import { Agent, request } from "node:http";
 import type { AddressInfo } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import express from "express";
@@ -90,27 +89,16 @@ async function throughExpress(): Promise<(order: number) => Promise<Shown>> {
   app.post("/orders", express.json(), handler);
   const server = app.listen(0, "127.0.0.1");
   await new Promise((listening) => server.once("listening", listening));
-  const agent = new Agent({ keepAlive: true });
   const { port } = server.address() as AddressInfo;
-  const to = { host: "127.0.0.1", port, agent, method: "POST", path: "/orders" };
-  return (order) =>
-    new Promise((shown, failed) => {
-      const ids = { "x-user": userOf(order), "idempotency-key": `order-${order}` };
-      const headers = { "content-type": "application/json", ...ids };
-      const sent = request({ ...to, headers }, (response) => {
-        let text = "";
-        response.on("error", failed).on("data", (chunk) => {
-          text += chunk;
-        });
-        response.on("end", () => {
-          const code = response.headers["submit-lock-code"] ?? response.statusCode;
-          if (response.statusCode !== 201) return failed(Object.assign(new Error(text), { code }));
-          const replayed = response.headers["idempotent-replayed"] === "true";
-          shown({ placed: JSON.parse(text).placed, replayed });
-        });
-      });
-      sent.on("error", failed).end(JSON.stringify({ order }));
-    });
+  return async (order) => {
+    const ids = { "x-user": userOf(order), "idempotency-key": `order-${order}` };
+    const headers = { "content-type": "application/json", ...ids };
+    const asked = { method: "POST", headers, body: JSON.stringify({ order }) };
+    const response = await fetch(`http://127.0.0.1:${port}/orders`, asked);
+    const { code, placed } = (await response.json()) as { code?: string; placed: number };
+    if (response.status !== 201) throw Object.assign(new Error("refused"), { code });
+    return { placed, replayed: response.headers.has("idempotent-replayed") };
+  };
 }
 
 let ask = once;
