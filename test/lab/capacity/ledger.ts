@@ -105,9 +105,10 @@ function ofThoseThatRanTwice(twice: readonly (readonly Entry[])[], faults: Fault
       const before = runs[at] as Entry;
       const wasShown = sorted.find(({ isRun, at }) => !isRun && at < run.at);
       const sure = wasShown?.at ?? before.at;
-      // What it wrote in the seconds before it was killed may not have been in the kernel.
+      // While its file is written to the disk, a Redis holds back what it has answered, a lock or a
+      // record, and a kill loses it; the work may have begun a second before the order was placed.
       const isLost = restarts.some(
-        (kill) => kill > before.at && kill < run.at && sure > kill - 3_000,
+        (kill) => kill > before.at - 1_000 && kill < run.at && sure > kill - 3_000,
       );
       if (wasShown === undefined && killed.has(Math.floor(before.placed / ofProcess))) {
         count.behindKilledProcess++;

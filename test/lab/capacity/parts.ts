@@ -81,10 +81,9 @@ async function forks(): Promise<void> {
   await site.close();
 }
 
+/** Of the process alone, unless it says more. */
 interface Death {
   readonly perSecond: number;
-  /** A process dies, with what it holds back from the file while that is written to the disk. */
-  readonly inFsync?: true;
   /** A machine dies, with so much of the file. */
   readonly fileMs?: number;
   /** A replica that is so late takes over. */
@@ -94,7 +93,7 @@ interface Death {
 
 /** Each order that was completed in the 3 s before is clicked again. */
 async function lossOf(death: Death): Promise<void> {
-  const { ackReplicas, fileMs = 0, inFsync, lagMs, perSecond } = death;
+  const { ackReplicas, fileMs = 0, lagMs, perSecond } = death;
   const fast = ["--repl-diskless-sync-delay", "0"];
   const master = await startDurable("everysec", fast);
   const { port } = master.server;
@@ -109,8 +108,6 @@ async function lossOf(death: Death): Promise<void> {
   let diedAt = 0;
   const load = await site.load({ perSecond, holdMs: 200 }, async () => {
     await aWhile();
-    const isWritten = async () => (await master.info())["aof_pending_bio_fsync"] !== 0;
-    if (inFsync) await until(isWritten, { what: "an fsync", everyMs: 0 });
     diedAt = now();
     await master.server.kill();
     if (fileMs > 0) cut(diedAt - fileMs);
@@ -135,7 +132,7 @@ async function lossOf(death: Death): Promise<void> {
 
 async function loss(): Promise<void> {
   for (const perSecond of [100, 300, 1_000]) {
-    await lossOf({ perSecond, inFsync: true });
+    await lossOf({ perSecond });
     await lossOf({ perSecond, fileMs: 1_000 });
     await lossOf({ perSecond, lagMs: 100 });
   }
