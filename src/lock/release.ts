@@ -111,14 +111,14 @@ export abstract class UntilAnswered<
     const isSilent = this.#unanswered !== undefined;
     const silentUntil = this.#sentAt + this.command.times.commandTimeoutMs;
     if (ageMs >= this.#reportAfterMs) this.report("unconfirmed");
-    if (ageMs >= this.#giveUpAfterMs) {
-      this.end();
-    } else if (now < (isSilent ? silentUntil : this.#notBefore)) {
-      this.#setTimer(now);
-    } else {
-      this.isAmbiguous ||= isSilent;
-      this.send(now);
-    }
+    if (ageMs >= this.#giveUpAfterMs) this.end();
+    else if (now < (isSilent ? silentUntil : this.#notBefore)) this.#setTimer(now);
+    else this.sendAgain(now);
+  }
+
+  sendAgain(now: number): void {
+    this.isAmbiguous ||= this.#unanswered !== undefined;
+    this.send(now);
   }
 
   protected answered(request: Request, reply: Reply | NoAnswer): void {

@@ -137,6 +137,8 @@ export class LockRuntime {
   /** Called when a connection of the store came up. */
   connected(keyPrefix: string): void {
     this.storeAnswers({ isCheck: false, keyPrefix });
+    // Before any attempt: where Redis has lost the lock, a retry would run.
+    for (const complete of this.completeTimers.armed()) complete.sendAgain(performance.now());
     for (const lease of this.watchdogs.armed()) lease.extendNow();
   }
 

@@ -90,6 +90,12 @@ export const laboratories: Readonly<Record<string, Laboratory>> = {
     needsBuild: true,
     run: () => import("./browser/screenshots.ts"),
   },
+  capacity: {
+    shows:
+      "P1 to P9 over each of 100,000 orders, on a Redis with a file, whatever dies; --part: costs",
+    minutes: 2,
+    run: () => import("./capacity/run.ts").then((lab) => lab.run()),
+  },
   neighbour: {
     shows: "P6 and P7: one customer, whatever he does, and twenty others who order",
     minutes: 6,

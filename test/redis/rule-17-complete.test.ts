@@ -60,6 +60,24 @@ describe.each(redisClients)(
       expect(await redis.exists(lease.key)).toBe(false);
     });
 
+    test("before a retry runs, also where the lock did not outlive the outage", async () => {
+      const times = { ttlMs: 20_000, acquireTimeoutMs: 5_000 };
+      const { lock, proxy, redis, user, lease } = await openOrder({ connect, ...times });
+      await proxy.refuse(true);
+      proxy.resetAll();
+      const completing = lease.complete(answer);
+      // As a Redis does that is killed while its file is written to the disk.
+      await redis.send("DEL", lease.key);
+      const retries: ReturnType<typeof submit>[] = [];
+      for (let i = 0; i < 20; i++) {
+        retries.push(submit(lock, user));
+        await sleep(7);
+      }
+      await proxy.refuse(false);
+      expect((await Promise.all(retries)).map(foundBy)).toEqual(Array(20).fill("order 7"));
+      await completing;
+    });
+
     test("and a retry meanwhile is told that the order is in flight, not run again", async () => {
       const { proxy, user, lease } = await openOrder({ connect });
       const { lock: other } = await openFixture({ connect });
