@@ -67,8 +67,8 @@ export class Attempts {
       this.#over(owner);
       for (const each of world.ownersOf(call)) this.#over(each);
       if (attempt.outcome !== "unavailable") this.#answers.checkJustified(call, attempt, from);
-      // One that has waited had other answers before.
-      else if (wasReady && attempt.isRepeat !== true)
+      // One that has waited had other answers before; one without an owner shares an earlier attempt.
+      else if (wasReady && attempt.isRepeat !== true && owner !== undefined)
         this.#answers.checkResolved(process, from, attempt.cause, owner);
       return;
     }
