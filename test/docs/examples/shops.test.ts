@@ -127,7 +127,7 @@ test("a shop to copy needs no Redis to be tried", { timeout: 300_000 }, async ()
   expect([first.status, second]).toEqual([303, first]);
 });
 
-test.concurrent.each(shops)("the shop to copy on %s says that its port is taken", async (name) => {
+test.each(shops)("the shop to copy on %s says that its port is taken", async (name) => {
   const redis = await startRedis();
   servers.push(redis);
   const env = { PORT: `${redis.port}`, REDIS_URL: redis.url };
