@@ -14,6 +14,7 @@ import { printed, Site } from "./site.ts";
 const forMs = setting("CAPACITY_MS", 8_000);
 const rate = setting("CAPACITY_RATE", 1_000);
 const rounds = setting("CAPACITY_ROUNDS", 5);
+const clients = setting("CAPACITY_CLIENTS", 500);
 const aWhile = () => sleep(forMs);
 
 const median = (values: readonly number[]): number =>
@@ -175,11 +176,11 @@ async function expiry(): Promise<void> {
   await site.close();
 }
 
-/** 500 clients that lose their connections, all at once. */
+/** Clients that lose their connections, all at once. */
 async function storm(): Promise<void> {
   const durable = await startDurable();
   const { redis, server } = durable;
-  const site = await Site.open([durable], { processes: 5, clients: 100 });
+  const site = await Site.open([durable], { processes: 5, clients: clients / 5 });
   for (const [what, happens] of [
     ["nothing", () => sleep(0)],
     ["CLIENT KILL", () => redis.call("CLIENT", "KILL", "TYPE", "normal")],
@@ -190,15 +191,16 @@ async function storm(): Promise<void> {
     const during = async () => {
       await sleep(2_000);
       const from = now();
-      await happens();
-      while (now() < from + forMs) {
+      const happening = happens();
+      while (now() < from + 2 * forMs) {
         const { connected_clients: open = 0 } = await durable.info();
-        if (open <= 500) seen["back after ms"] = now() - from;
+        if (open <= clients) seen["back after ms"] = now() - from;
         seen["most connections"] = Math.max(seen["most connections"], open);
         await sleep(20);
       }
+      await happening;
     };
-    await site.measured(`500 clients, ${what}`, () => site.load({ perSecond: 500 }, during));
+    await site.measured(`${clients} clients, ${what}`, () => site.load({ perSecond: 500 }, during));
     printed(what, seen);
     // The second connections are closed.
     if (what !== "nothing") await sleep(32_000);
@@ -243,10 +245,6 @@ async function cluster(): Promise<void> {
   }
 }
 
-async function growth(): Promise<void> {
-  for (const part of [expiry, storm, crowds]) await part();
-}
-
 export const parts: Readonly<Record<string, () => Promise<void>>> = {
-  ...{ persistence, forks, loss, growth, cluster, "game-day": gameDay },
+  ...{ persistence, forks, loss, expiry, storm, crowds, cluster, "game-day": gameDay },
 };
