@@ -57,7 +57,7 @@ export class Executions extends Watch {
       const entry = entries[at] as CallEntry;
       if (code instanceof Error) this.#failed(execution, String(code));
       const record = stood[at];
-      if (record && isGrant(code)) {
+      if (record && isAcquire(name) && isGrant(code)) {
         this.world.broken(
           "once",
           `${this.#nameOf(entry)} was granted ${entry.lock}, and ${record.owner.name} had recorded its answer`,
@@ -174,7 +174,9 @@ export class AnswerChecks extends Watch {
     const isNone = [told?.owner.submission?.fingerprint, submission?.fingerprint].includes(
       "-".repeat(22),
     );
-    if (told !== undefined && told.at >= from && (!isOther || isNone)) return;
+    // A failover may bring back the lock of a run that has told its answer, and so those who wait for it.
+    const isLate = told !== undefined && told.at < from && this.world.server.term === 0;
+    if (told !== undefined && !isLate && (!isOther || isNone)) return;
     this.world.broken(
       "waited",
       `${owner.name} was told what ${told?.owner.name} has said at ${told?.at}`,
