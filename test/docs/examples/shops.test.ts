@@ -127,11 +127,12 @@ test("a shop to copy needs no Redis to be tried", { timeout: 300_000 }, async ()
   expect([first.status, second]).toEqual([303, first]);
 });
 
-test.each(shops)("the shop to copy on %s says that its port is taken", async (name) => {
+// Express 5 calls the listener with the error; the others throw it by themselves.
+test("the shop to copy on Express says that its port is taken", async () => {
   const redis = await startRedis();
   servers.push(redis);
   const env = { PORT: `${redis.port}`, REDIS_URL: redis.url };
-  const example = runExample(`examples/${name}/shop.ts`, { env });
+  const example = runExample("examples/express/shop.ts", { env });
   expect(await example.ended).toBe(1);
   expect(example.output()).toMatch(/EADDRINUSE.*already in use/);
 });
