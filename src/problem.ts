@@ -129,8 +129,9 @@ type ErrorReason =
  */
 export function problemOf(error: unknown, accept?: string): Problem | undefined {
   const reason = reasonOf(error);
+  if (reason === undefined) return undefined;
   const audience = { docs: undefined, isDerived: true, prefersPage: prefersHtml(accept) };
-  return reason && problemFor(reason, audience);
+  return problemFor(reason, audience);
 }
 
 const repeated = { expiresInMs: 0, sameSubmission: true, isCooldown: false };

@@ -49,7 +49,8 @@ export async function answers({ args, terminal, open }: Context): Promise<undefi
   };
   let end = "";
   let isComplete = true;
-  if (key !== undefined || submission !== undefined) {
+  const isScan = key === undefined && submission === undefined;
+  if (!isScan) {
     const ids = idsOf(lock.keyFor(args.user), args.user, key, route, submission);
     for (const id of ids) await look(id);
   } else {
@@ -93,7 +94,7 @@ export async function answers({ args, terminal, open }: Context): Promise<undefi
     );
   } else {
     lines.push(
-      key === undefined && submission === undefined
+      isScan
         ? "No repeat of an order of this user is answered without running it."
         : "Nothing is kept for this key and route, or this submission. See all of the user without them.",
     );

@@ -164,10 +164,10 @@ export class MemoryStore implements LockStore {
     const now = performance.now();
     const entry = live(this.#entries, request.command.key, now);
     const found = entry === undefined ? ({ state: "free" } as const) : inspectionOf(entry, now);
-    const isShown = ({ command, expiresAt }: OutliveRequest & { expiresAt: number }) =>
-      command.key === request.command.key && expiresAt > now;
-    const traces = [...this.#outlived.values()].filter(isShown);
-    const outlived = traces.map((trace) => outlivedOf(trace, now));
+    const traces = [...this.#outlived.keys()].map((ownerId) => live(this.#outlived, ownerId, now));
+    const outlived = traces
+      .filter((trace) => trace?.command.key === request.command.key)
+      .map((trace) => outlivedOf(trace as OutliveRequest, now));
     const traced = outlived.length === 0 ? found : { ...found, outlived };
     request.answer({ kind: "inspected", found: traced, storeTimeMs: now });
   }
