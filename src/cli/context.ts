@@ -214,9 +214,9 @@ export class Arguments {
         return `--${option}${shown.startsWith("-") ? "=" : " "}${quoted(shown)}`;
       });
     });
-    const about = user === "" ? [] : [`${user.startsWith("-") ? "-- " : ""}${quoted(user)}`];
-    if (id !== undefined) about.push(quoted(id));
-    return [program, command, ...options, ...about].join(" ");
+    const about = [...(user === "" ? [] : [user]), ...(id === undefined ? [] : [id])];
+    const dashes = about.some((each) => each.startsWith("-")) ? ["--"] : [];
+    return [program, command, ...options, ...dashes, ...about.map(quoted)].join(" ");
   }
 }
 
@@ -233,10 +233,24 @@ function parsed(name: string, args: string[], help: string) {
   }
   options["help"] = { type: "boolean", short: "h", multiple: true };
   try {
-    const { values, positionals } = parseArgs({ args, options, allowPositionals: true });
+    const told = withIds(args);
+    const { values, positionals } = parseArgs({ args: told, options, allowPositionals: true });
     return { values: values as Record<string, (string | boolean)[]>, positionals };
   } catch (error) {
     const [message = ""] = (error as Error).message.split(/\.\n|\. To specify/);
     throw new CliError(`${message}. Try: ${program} ${name} --help`);
   }
+}
+
+/** The id of one submission in 64 begins with a hyphen, and no option has 22 characters. */
+function withIds(args: readonly string[]): string[] {
+  if (args.includes("--")) return [...args];
+  const options: string[] = [];
+  const ids: string[] = [];
+  for (const each of args) {
+    if (!each.startsWith("-") || !is22(each)) options.push(each);
+    else if (options.at(-1) === "--submission") options.push(`${options.pop()}=${each}`);
+    else ids.push(each);
+  }
+  return ids.length === 0 ? options : [...options, "--", ...ids];
 }

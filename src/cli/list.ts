@@ -2,7 +2,7 @@ import type { OutlivedOrder } from "../lock/store.ts";
 import { answerOf, redisOf } from "./connect.ts";
 import type { Arguments, CliLock, CliTarget, Context } from "./context.ts";
 import { CliError } from "./failure.ts";
-import { isRecord, outlivedUserOf, type Scan, scanKeys, scanText, userOf } from "./scan.ts";
+import { isNoLock, outlivedUserOf, type Scan, scanKeys, scanText, userOf } from "./scan.ts";
 import { type Found, lockStates, renewalsOf, stateOf } from "./show.ts";
 import {
   columns,
@@ -97,7 +97,7 @@ export async function findLocks(
     for (const key of keys) {
       const user = outlivedUserOf(lock, key) ?? userOf(lock, key);
       if (user !== undefined && !users.has(user)) fresh.add(user);
-      else if (user === undefined && !isRecord(lock, key)) strange.add(key);
+      else if (user === undefined && !isNoLock(lock, key)) strange.add(key);
     }
     const ids = [...fresh];
     for (let at = 0; at < ids.length; at += asked) {

@@ -79,9 +79,9 @@ export function scanText({ looked, total, partial, tookMs }: Scan): string {
   return `Not complete: after ${took} about ${count(looked)}${of} keys had been looked at. ${partial}.`;
 }
 
-/** Whether a key is a record beside its lock, without braces: the client's prefix is a hash tag. */
-export function isRecord(lock: CliLock, key: string): boolean {
-  const [, own] = /^(.*):[\w-]{22}$/s.exec(key) ?? [];
+/** A record beside its lock, as under a hash tag, or a key with which rule 24 asks for shards. */
+export function isNoLock(lock: CliLock, key: string): boolean {
+  const [, own] = /^(.*):(?:[\w-]{22}|shared-[\da-f-]{36}-\d+)$/s.exec(key) ?? [];
   return own !== undefined && userOf(lock, own) !== undefined;
 }
 

@@ -56,6 +56,21 @@ describe("what is typed", () => {
     expect(args.suggest("free")).toBe("npx --no-install submit-lock free -- '-5'");
   });
 
+  test("may be the id of a submission that begins with a dash", () => {
+    const id = `-${"a".repeat(21)}`;
+    for (const argv of [
+      ["forget", "42", id, "--reason", "none"],
+      ["forget", "--reason", "none", "--", "42", id],
+    ]) {
+      const args = new Arguments(argv);
+      expect([args.user, args.id, args.text("reason")]).toEqual(["42", id, "none"]);
+    }
+    const args = new Arguments(["answers", "--submission", id, "42"]);
+    expect([args.user, args.text("submission")]).toEqual(["42", id]);
+    const suggested = args.suggest("forget", "42", undefined, id);
+    expect(suggested).toBe(`npx --no-install submit-lock forget -- 42 '${id}'`);
+  });
+
   test("is not needed for the help", () => {
     expect(new Arguments(["show", "-h"]).has("help")).toBe(true);
   });
