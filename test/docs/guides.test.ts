@@ -79,7 +79,7 @@ describe("P9: the recipes of the guide", () => {
     const code = inQuickStart(transaction.blockUnder("The order's own transaction"), "express", {
       before: `import { PGlite } from "@electric-sql/pglite";
 const db = new PGlite();
-await db.exec(\`CREATE TABLE orders (number serial, user_id text, cents int);
+await db.exec(\`CREATE TABLE orders (number serial, user_id text, submission_id text);
   CREATE TABLE stock (pieces int); INSERT INTO stock VALUES (9);
   CREATE TABLE outbox (order_number int)\`);`,
       after: `await db.exec(submissions.ddl);

@@ -108,9 +108,7 @@ async function play(site: Site): Promise<void> {
   expect(load.counts.contended).toBeGreaterThan(resets);
   expect(load.slowestMs).toBeLessThan(times.acquireTimeoutMs + 1_000);
   // Less than a key's life: what is left has been deleted, and has not run out.
-  // Rule 24: its question leaves keys that are no lock, if the connection is lost in its midst.
-  const isLock = (key: string) => key !== heldKey && !key.includes(":shared-");
-  const left = async () => (await keys(`*${run}*`)).filter(isLock);
+  const left = async () => (await keys(`*${run}*`)).filter((key) => key !== heldKey);
   await until(async () => (await left()).length === 0, {
     what: "no key to be left",
     boundMs: times.ttlMs / 4,

@@ -16,9 +16,9 @@ const askAgainMs = { first: 10_000, most: 600_000 };
 /** How long requests of a refused slot are not gathered, unless another node has it before. */
 const aloneMs = 10_000;
 
-/** Rule 24: sets all keys in one call. They live for 60 s: a busy machine may read them late. */
+/** Rule 24: sets all keys in one call. They live for 5 s: a busy machine may read them late. */
 export const writeTogether: string =
-  "for _, key in ipairs(KEYS) do redis.call('SET', key, ARGV[1], 'PX', 60000) end";
+  "for _, key in ipairs(KEYS) do redis.call('SET', key, ARGV[1], 'PX', 5000) end";
 
 export const takeBack: string =
   "local value = redis.call('GET', KEYS[1]) redis.call('DEL', KEYS[1]) return value";

@@ -62,9 +62,11 @@ describe.concurrent("the checkout", { timeout: 300_000 }, () => {
     // Ten clicks, two orders side by side, and three clicks of one order.
     expect(answers["201 order"]).toBe(6);
     expect(output.match(/201 order \d+, again\n/g)).toHaveLength(2);
-    expect(answers["409 submit_contended"]).toBeGreaterThanOrEqual(9);
-    expect(answers["422 cart_empty"]).toBe(1);
-    expect(output.match(/Retry-After: 1\n/g)).toHaveLength(answers["409 submit_contended"] ?? 0);
+    const { "409 submit_contended": contended = 0, "422 cart_empty": late = 0 } = answers;
+    // Nine clicks and the last retry. 422: on a busy machine, a click arrives behind the order.
+    expect(contended + late).toBeGreaterThanOrEqual(10);
+    for (const count of [contended, late]) expect(count).toBeGreaterThan(0);
+    expect(output.match(/Retry-After: 1\n/g)).toHaveLength(contended);
     expect(output).toContain("All of it went as it should.");
   });
 

@@ -1,9 +1,10 @@
 import { subscribe } from "node:diagnostics_channel";
-import type { AddressInfo } from "node:net";
+import { createServer } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
 import express from "express";
 import { submitGuard } from "../../../src/express/index.ts";
 import { RedisStore, SubmitLock } from "../../../src/index.ts";
+import { listen, openClient } from "../../http/http-client.ts";
 import { labClients } from "../laboratory.ts";
 import { connect } from "../shop/connect.ts";
 import { Random } from "../simulation/time/random.ts";
@@ -87,17 +88,15 @@ async function throughExpress(): Promise<(order: number) => Promise<Shown>> {
     res.status(201).json(await place(Number(req.body.order)));
   });
   app.post("/orders", express.json(), handler);
-  const server = app.listen(0, "127.0.0.1");
-  await new Promise((listening) => server.once("listening", listening));
-  const { port } = server.address() as AddressInfo;
+  const clicks = openClient(1, await listen(createServer(app)));
   return async (order) => {
     const ids = { "x-user": userOf(order), "idempotency-key": `order-${order}` };
     const headers = { "content-type": "application/json", ...ids };
-    const asked = { method: "POST", headers, body: JSON.stringify({ order }) };
-    const response = await fetch(`http://127.0.0.1:${port}/orders`, asked);
-    const { code, placed } = (await response.json()) as { code?: string; placed: number };
-    if (response.status !== 201) throw Object.assign(new Error("refused"), { code });
-    return { placed, replayed: response.headers.has("idempotent-replayed") };
+    const { reply } = clicks.call({ headers, body: JSON.stringify({ order }) });
+    const { body, headers: seen, status } = await reply;
+    const { code, placed } = JSON.parse(body) as { code?: string; placed: number };
+    if (status !== 201) throw Object.assign(new Error("refused"), { code });
+    return { placed, replayed: "idempotent-replayed" in seen };
   };
 }
 
