@@ -110,7 +110,10 @@ const refusals: Refusing[] = [
     },
     arrange: async (options) => {
       const idempotency = { ...options.guard?.idempotency, maxBodyBytes: 0 };
-      return after({ key: orderKey }, { key: orderKey })({ ...options, guard: { idempotency } });
+      return after(
+        { key: orderKey },
+        { key: orderKey },
+      )({ ...options, guard: { ...options.guard, idempotency } });
     },
   },
   {
@@ -134,7 +137,7 @@ const refusals: Refusing[] = [
     told: { reason: "key-missing" },
     arrange: async (options) => {
       const idempotency = { ...options.guard?.idempotency, key: "required" as const };
-      const once = await openOnce({ ...options, guard: { idempotency } });
+      const once = await openOnce({ ...options, guard: { ...options.guard, idempotency } });
       return (headers = {}, method = "POST") => once.submit({ headers, method });
     },
   },
@@ -156,7 +159,7 @@ const refusals: Refusing[] = [
     told: { reason: "id-invalid", why: expect.any(String) },
     arrange: async (options) => {
       const idempotency = { ...options.guard?.idempotency, submissionId: () => 7 as never };
-      const once = await openOnce({ ...options, guard: { idempotency } });
+      const once = await openOnce({ ...options, guard: { ...options.guard, idempotency } });
       return (headers = {}, method = "POST") => once.submit({ headers, method });
     },
   },
