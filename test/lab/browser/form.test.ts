@@ -66,7 +66,9 @@ describe("the form without JavaScript", () => {
     await page.goto(`${demo.url}/form?fresh`);
     const second = await browser.context.newPage();
     await second.goto(`${demo.url}/form`);
-    await Promise.all([page.click("text=Place order"), second.click("text=Place order")]);
+    // Chromium may drop a click of the mouse at a tab that is behind another one.
+    const press = (of: Page) => of.dispatchEvent("text=Place order", "click");
+    await Promise.all([press(page), press(second)]);
     await Promise.all([page.waitForURL(/\/orders\/\d+$/), second.waitForURL(/\/orders\/\d+$/)]);
     expect(second.url()).toBe(page.url());
     expect(await orders()).toBe(before + 1);
