@@ -214,7 +214,7 @@ export class Arguments {
         return `--${option}${shown.startsWith("-") ? "=" : " "}${quoted(shown)}`;
       });
     });
-    const about = [...(user === "" ? [] : [user]), ...(id === undefined ? [] : [id])];
+    const about = [user, id ?? ""].filter((each) => each !== "");
     const dashes = about.some((each) => each.startsWith("-")) ? ["--"] : [];
     return [program, command, ...options, ...dashes, ...about.map(quoted)].join(" ");
   }
@@ -233,8 +233,8 @@ function parsed(name: string, args: string[], help: string) {
   }
   options["help"] = { type: "boolean", short: "h", multiple: true };
   try {
-    const told = withIds(args);
-    const { values, positionals } = parseArgs({ args: told, options, allowPositionals: true });
+    const given = { args: withIds(args), options, allowPositionals: true };
+    const { values, positionals } = parseArgs(given);
     return { values: values as Record<string, (string | boolean)[]>, positionals };
   } catch (error) {
     const [message = ""] = (error as Error).message.split(/\.\n|\. To specify/);

@@ -2,6 +2,7 @@ import { subscribe } from "node:diagnostics_channel";
 import { createHistogram } from "node:perf_hooks";
 import { setTimeout as sleep } from "node:timers/promises";
 import { RedisStore, type SubmissionAttempt, SubmitLock } from "../../../src/index.ts";
+import { until } from "../../support/until.ts";
 import { labClients } from "../laboratory.ts";
 import { connect } from "../shop/connect.ts";
 import { now } from "../shop/protocol.ts";
@@ -159,6 +160,6 @@ process.on("message", (message: ToLoad) => {
   else if ("againFrom" in message) void again(message.againFrom, message.to);
   else void burst(message);
 });
-const areReady = () => Promise.all(locks.map((lock) => lock.check())).catch(() => undefined);
-while ((await areReady()) === undefined) await sleep(50);
+const areReady = () => Promise.all(locks.map((lock) => lock.check())).catch(() => false);
+await until(areReady, { what: "Redis", boundMs: 60_000 });
 tell({});

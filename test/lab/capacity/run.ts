@@ -27,7 +27,7 @@ export async function run(): Promise<void> {
   const isLong = orders >= 1_000_000;
   const common = isLong
     ? { seed, faultEveryMs: 60_000, mostFaults: Number.POSITIVE_INFINITY, retainMs: 60_000 }
-    : { seed, faultEveryMs: 4_000, mostFaults: 4, retainMs: 15_000 };
+    : { seed, faultEveryMs: 4_000, mostFaults: 4, retainMs: 30_000 };
   await runLaboratory(`${orders} orders, --seed ${seed}`, async () => {
     const played: Promise<readonly string[]>[] = [];
     for (const by of ["lock", "express"] as const) {

@@ -5,6 +5,7 @@ import express from "express";
 import { submitGuard } from "../../../src/express/index.ts";
 import { RedisStore, SubmitLock } from "../../../src/index.ts";
 import { listen, openClient } from "../../http/http-client.ts";
+import { until } from "../../support/until.ts";
 import { labClients } from "../laboratory.ts";
 import { connect } from "../shop/connect.ts";
 import { Random } from "../simulation/time/random.ts";
@@ -144,12 +145,11 @@ process.on("message", async (message: ToShop) => {
   tell({ ended: counts });
 });
 
-while (
-  !(await lock.check().then(
+const isReady = () =>
+  lock.check().then(
     () => true,
     () => false,
-  ))
-)
-  await sleep(50);
+  );
+await until(isReady, { what: "Redis", boundMs: 60_000 });
 if (by === "express") ask = await throughExpress();
 tell({ isReady: true });
