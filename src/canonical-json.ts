@@ -74,7 +74,7 @@ function take(sorted: { left: number } | undefined, length: number): void {
   if (sorted.left < 0) throw tooLong;
 }
 
-/** Whether bytes are anywhere in a value, which is checked as `write` does, in less time. */
+/** Whether a value contains bytes. Checks the value as `write` does, in less time. */
 function hasBytes(value: unknown, depth: number): boolean {
   if (typeof value === "string" || value === null) return false;
   if (ArrayBuffer.isView(value)) return true;
@@ -88,7 +88,10 @@ function hasBytes(value: unknown, depth: number): boolean {
   return found;
 }
 
-/** The value that JSON shows. Refuses one that it shows as another, which would be equal. */
+/**
+ * The value that JSON writes. Refuses a value that JSON would write as a different one: both would
+ * have one fingerprint.
+ */
 function shownOf(value: unknown): unknown {
   const mayShow = typeof value === "bigint" || (typeof value === "object" && value !== null);
   const shower = (mayShow ? value : {}) as { toJSON?: unknown };
@@ -104,7 +107,7 @@ function shownOf(value: unknown): unknown {
   if (typeof shown !== "object" || shown === null || Array.isArray(shown)) return shown;
   const isEmpty = !isPlain(shown) && Object.keys(shown).length === 0;
   if (isEmpty || types.isMap(shown) || types.isSet(shown)) {
-    // All of them would be `{}`, and equal to each other.
+    // JSON would write `{}` for each of them, and different contents would be equal.
     throw new NoFingerprintError(
       "the fingerprint: expected JSON, got an object whose content is not in its members, such as a Map, a Set or a promise. Return its content as JSON",
     );
@@ -116,7 +119,7 @@ function tooDeep(value: object): NoFingerprintError {
   try {
     JSON.stringify(value);
   } catch (error) {
-    // A RangeError is depth, sent by the client. Only a parser can leave a circle.
+    // A RangeError means depth, which the client has sent. A circle can only be from a parser.
     if (!(error instanceof RangeError)) {
       return new NoFingerprintError(
         'the fingerprint: its payload is in a circle, so a parser has left more than the values that the client sent. Let it leave values alone (attachFieldsToBody: "keyValues" of @fastify/multipart), or set idempotency.fingerprint',

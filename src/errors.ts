@@ -83,8 +83,8 @@ export interface ContentionDetails {
 }
 
 /**
- * The key had another holder, a cooldown or a foreign value: for all of `waitMs` in `withLock`, at
- * the first attempt in `once`, which waits for its own submission alone.
+ * The key had another holder, a cooldown or a foreign value: in `withLock` until the end of
+ * `waitMs`; in `once` at the first attempt, because it waits for its own submission alone.
  */
 export class LockContendedError extends SubmitLockError {
   override readonly name = "LockContendedError";
@@ -159,7 +159,10 @@ export class InvalidValueError extends SubmitLockError {
   readonly expose = false;
 }
 
-/** The store gave no usable answer in time. `cause` is its error, whose text no message repeats. */
+/**
+ * The store gave no usable answer in time. `cause` is the store's error; no message repeats its
+ * text.
+ */
 export class LockUnavailableError extends SubmitLockError {
   override readonly name = "LockUnavailableError";
   readonly code = "SUBMIT_LOCK_UNAVAILABLE";
@@ -204,7 +207,9 @@ export class LockLostError extends SubmitLockError {
   readonly statusCode = 503;
   readonly expose = false;
   readonly reason: LostReason;
-  /** The key of the lock, which the message leaves out: an error handler may show that. */
+  /**
+   * The key of the lock. The message leaves it out, because an error handler may show the message.
+   */
   readonly key: string;
 
   constructor(message: string, reason: LostReason, key: string) {
@@ -277,7 +282,7 @@ export type AnySubmitLockError =
   | NoFingerprintError
   | TransactionRequiredError;
 
-/** Sets the stack of an error that a timer made to that of the caller, who reads it. */
+/** Replaces the stack of an error that a timer has made by the stack of the waiting call. */
 export function atCaller(error: SubmitLockError): SubmitLockError {
   Error.captureStackTrace?.(error, atCaller);
   return error;

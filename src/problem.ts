@@ -213,8 +213,8 @@ type Content = [
 ];
 
 /**
- * The text says what a client should do, and never mentions the owner id, the key or Redis. The
- * titles are those of draft-ietf-httpapi-idempotency-key-header-07, section 2.7, where it has one.
+ * The text tells the client what to do, and never mentions the owner id, the lock's key or Redis. The
+ * titles are those of draft-ietf-httpapi-idempotency-key-header-07, section 2.7, as far as they go.
  */
 function contentOf(refusal: RefusalReason | ErrorReason, isDerived: boolean): Content {
   switch (refusal.reason) {

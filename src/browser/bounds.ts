@@ -10,7 +10,7 @@ export const LEAST_RETRY_AFTER_MS = 200;
 export const LONGEST_RETRY_AFTER_MS = 1e9;
 /** Pages that were refused together come back one by one: up to a quarter is added. */
 export const JITTER = 0.25;
-/** Then a form is given back: a download, a 204 or a load that is stopped shows no page. */
+/** After this time a form can be sent again: a download, a 204 or a stopped load shows no page. */
 export const FORM_BUSY_MS = 30_000;
 
 export const UNAUTHORIZED = 401;

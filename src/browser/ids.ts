@@ -1,9 +1,11 @@
 type Storage = Record<"getItem" | "setItem" | "removeItem", (...words: string[]) => string | null>;
-/** Used where the storage of the page takes nothing. */
+/** Holds the ids where the page's storage is full or forbidden. */
 const memory = new Map<string, string>();
 /** Ids that were made by this page, and under which no order can be placed yet. */
 export const unused: Set<string> = new Set();
-/** The form that has each id. Weak, because pages that stay throw forms away. */
+/**
+ * The form of each id. The references are weak, because a router drops forms of a page that stays.
+ */
 export const owners: Map<string, WeakRef<object>> = new Map();
 /** The protection of each form. */
 export const protections: WeakMap<object, { (): unknown; renew(): void }> = new WeakMap();
@@ -45,7 +47,10 @@ function newId(): string {
   return id;
 }
 
-/** FNV-1a: storage has no content. `crypto.subtle` needs HTTPS, and a submit does not wait. */
+/**
+ * FNV-1a, so that no content of an order is stored. `crypto.subtle` needs HTTPS and a promise, for
+ * which a submit does not wait.
+ */
 export function digestOf(content: string): string {
   let digest = 0;
   for (const each of content)

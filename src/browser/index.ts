@@ -95,7 +95,7 @@ export async function submitOnce(
     // The body may be a stream, which can be read once, and which some browsers do not send.
     if (input.body) input = new Request(input, { body: await input.blob() });
   }
-  // This throws where `fetch` would, whose refusal looks like a lost connection.
+  // Throws for wrong arguments now: a rejection of `fetch` would look like a lost connection.
   const request = new Request(input, init);
   const { headers, method, mode, url } = request;
   if (!(timeoutMs >= 0) || mode === "no-cors" || body?.getReader || body?.next) {
@@ -127,7 +127,7 @@ function flightOf(request: Request, key: string, id: string, name: string): Join
         reject(
           Object.assign(new SubmitUnansweredError("the order may be placed"), { cause, id, tries }),
         );
-        // An abort of a flight that has landed would end the body of its answer.
+        // Abort only a request under way: after its answer, an abort would break off the body.
         if (callers.delete(leave) && !callers.size && flights.delete(key)) {
           clearTimeout(wait);
           stop.abort();
@@ -135,7 +135,7 @@ function flightOf(request: Request, key: string, id: string, name: string): Join
       };
       const timer = setTimeout(() => leave(cause), Math.min(timeoutMs, LONGEST_TIMER_MS));
       callers.set(leave, onWaiting);
-      // Node lets a signal go with its request, which therefore stays.
+      // Node drops a signal together with its request, so keep the request.
       of.signal.addEventListener("abort", () => leave(of.signal.reason));
       answer.then((response) => leave(resolve(response.clone())), leave);
     });
@@ -201,7 +201,7 @@ function flightOf(request: Request, key: string, id: string, name: string): Join
       });
     }
   };
-  // A refusal of one content says nothing of another one that is under way.
+  // The refusal of one content says nothing about other content under way with this id.
   for (const [each] of flights) if (each.includes(id)) unused.delete(id);
   flights.set(key, join);
   const answer = ask();

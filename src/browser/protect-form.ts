@@ -43,7 +43,8 @@ export function protectForm(
   form: ProtectableForm,
   { field = "submissionId", name: given }: ProtectFormOptions = {},
 ): FormProtection {
-  // Whether the form was sent since the page was shown: then it is rendered for another order.
+  // Whether the form was sent since the page was shown: protecting it again then means another
+  // order.
   let isSpent = protections.get(form)?.();
   // A field hides the form's own member of that name, so methods are those of this input.
   const made = document.createElement("input");

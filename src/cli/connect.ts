@@ -109,7 +109,7 @@ function fromUrl(text: string) {
   } catch {
     // The message leaves the URL out: the part that is not valid is usually the password.
     throw new CliError(
-      "--url or REDIS_URL: expected an address such as redis://user:password@host:6379/0, with the database as its path, without ? and # (but ?family=0), and with special characters in the password percent-encoded, or the path of a Unix socket such as /run/redis.sock?db=0. Anything else is for --config",
+      "--url or REDIS_URL: expected an address such as redis://user:password@host:6379/0, or the path of a Unix socket such as /run/redis.sock?db=0. The path of the address is the database. Percent-encode special characters in the password. The address has no # and no query but ?family=0, 4 or 6. Use --config for anything else",
     );
   }
 }
@@ -139,7 +139,7 @@ async function connected(client: ClientPort): Promise<void> {
       failed,
       // A node of a Cluster may be up before the Cluster is.
       up: () => client.status === "ready" && up(),
-      // The error with the reason may follow.
+      // The event with the reason may follow this one.
       ended: () => setImmediate(failed, new Error("Connection is closed")),
     });
   });

@@ -29,7 +29,9 @@ interface ServerReport {
 }
 
 interface Finding {
-  /** `fail`: locks are lost or refused now; `warn`: if more fails. `unknown`: not checked. */
+  /**
+   * `fail`: locks are lost or refused now. `warn`: after the next failure. `unknown`: not checked.
+   */
   readonly level: "ok" | "warn" | "fail" | "unknown";
   readonly check: string;
   readonly text: string;
@@ -166,8 +168,13 @@ function lookAtInfo(info: Info, isClusterNode: boolean, add: Add): void {
 
   const isLogBroken = info["aof_enabled"] === "1" && info["aof_last_write_status"] === "err";
   if (isLogBroken || info["rdb_last_bgsave_status"] === "err") {
-    const text = `the last write of the ${isLogBroken ? "append-only file" : "snapshot"} failed: by default, Redis refuses every lock until a write succeeds`;
-    add("fail", "disk", text, "make room on the disk, or correct its rights: see the server's log");
+    const text = `Redis could not save its ${isLogBroken ? "append-only file" : "snapshot"}: by default, it refuses every lock until it can save again`;
+    add(
+      "fail",
+      "disk",
+      text,
+      "free some disk space, or let Redis write to its directory: the log of Redis names the error",
+    );
   }
 }
 
@@ -184,7 +191,7 @@ async function lookAtPersistence(node: ServerPort, info: Info, hasRecords: boole
   add(isLost && hasRecords ? "fail" : "warn", "persistence", text, remedy);
 }
 
-/** Whether an order has left the record of its answer. The scan ends at the first one. */
+/** Whether any record of an answer is kept. The scan ends at the first one. */
 async function holdsRecords(connection: CliTarget, budgetMs: number): Promise<boolean> {
   let found = false;
   const look = async (keys: readonly string[]) => {

@@ -61,7 +61,7 @@ export async function list({ args, terminal, open }: Context): Promise<undefined
   terminal.print(args.has("json") ? [json({ prefixes })] : lines);
 }
 
-/** How long a lock has been held, in ms: the longest if that is unknown, 0 without a holder. */
+/** How long a lock has been held, in ms: a very large number if unknown, 0 without a holder. */
 function ageOf(found: Found): number {
   if (found.state === "foreign") return Number.MAX_VALUE;
   return found.state === "held" ? (found.heldMs ?? Number.MAX_VALUE) : 0;
@@ -122,7 +122,7 @@ export function longHeld(locks: Listed["locks"]): ReadonlySet<Found> {
   const ages = working.map(ageOf).sort((one, other) => one - other);
   const isLong = (found: Found) => {
     const age = ageOf(found);
-    // The median of the others: a long one is at or behind the middle itself.
+    // The median without the lock that is judged: a long one is in the upper half.
     const median = ages[Math.floor((ages.length - 2) / 2)];
     const isFarBeyond = median !== undefined && age >= Math.max(10 * median, 5_000);
     return isFarBeyond || (found.state === "held" && age >= (found.endsInMs ?? 0));

@@ -70,7 +70,7 @@ function adviceOn(found: Found, args: Arguments): string[] {
   }
 }
 
-/** This is no all-clear: an order that is at work there may still charge. */
+/** The texts give no all-clear: such an order may still be at work, and charge. */
 function outlivedTexts(orders: readonly OutlivedOrder[]): string[] {
   const texts = orders.map(
     ({ endedMs, holder, reason }) =>
@@ -171,7 +171,7 @@ function factsOf(held: HeldInspection): string[] {
   // A lease whose maxHoldMs is ttlMs is never renewed.
   const last = renewedMs < heldMs ? `${ago}, for the last time` : "never";
   const [renewed, end] = renewals.hasEnded
-    ? [`${last}: whether its process is alive is not known`, `in ${duration(expiresInMs)}`]
+    ? [`${last}, so it does not show whether its process is alive`, `in ${duration(expiresInMs)}`]
     : [
         `${ago} (every ${duration(renewals.everyMs)}): its process is alive`,
         `at ${timeIn(endsInMs)} (in ${duration(endsInMs)})`,

@@ -13,7 +13,10 @@ const leftAlone = [
   [-5, "longer", "with more time left than --life"],
 ] as const;
 
-/** Deletes the locks that an older program has left, whose age is their life less its rest. */
+/**
+ * Deletes the locks that an older program has left. A lock's age is its full life less the life
+ * that is left.
+ */
 export async function freeStranded(context: Context): Promise<number> {
   const { args, terminal, open } = context;
   const wrong = ["id", "now"].find((name) => args.has(name));
@@ -54,7 +57,7 @@ export async function freeStranded(context: Context): Promise<number> {
       const audit = { ...common, time: new Date().toISOString(), key, userId: userOf(lock, key) };
       const call = { keys: [key], args: [value, lifeMs, lifeMs - olderMs, isDry ? 0 : 1] };
       const asked = Promise.resolve(connection.client?.eval(strandedScript, call));
-      // The lock may be gone: the audit line must say that this is unknown.
+      // The lock may have been deleted, so its audit line says that the outcome is unknown.
       const failed = (error: unknown) => {
         if (!isDry) terminal.warn([json({ ...audit, outcome: "unknown" })]);
         throw toCliError(error, connection.address);

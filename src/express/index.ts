@@ -178,7 +178,8 @@ async function run(
   let passedOn = false;
   let isPromise = false;
   let value: unknown;
-  // After next(), later handlers go on unseen; after next(error), the answer is not the handler's.
+  // After next(), later handlers may still be at work: the lock is held until the response ends.
+  // After next(error), the error handler answers, so that answer is not kept.
   const forward: Next = (error) => {
     if (goesOn(error)) passedOn = true;
     next(goesOn(error) ? error : held.failed(error));
@@ -190,7 +191,8 @@ async function run(
   } catch (error) {
     const own = held.failed(error);
     try {
-      // Call `next` first: `finished` may end the lease, and repeats that wait get this answer.
+      // Call `next` first: `finished` may end the lease, and waiting repeats get the error
+      // handler's answer.
       fail(own, next);
     } finally {
       if (isPromise) held.finished();
@@ -199,7 +201,7 @@ async function run(
     }
     return;
   }
-  // Nothing was answered to a client that waits, so a callback must be at work behind the promise.
+  // The promise has settled, and the waiting client has no answer: a callback must be at work.
   const { clientLeft, isAnswered } = held.exchange;
   const isUnseen = !isPromise || !(res.headersSent || isAnswered || clientLeft);
   if (passedOn) held.detached();

@@ -9,7 +9,9 @@ import { isNodeStream, type NodeStream, ResponseCapture, webStreamOf } from "../
 import type { NodeExchange } from "../node/exchange.ts";
 import { setImmediate } from "../time.ts";
 
-/** A reply's function gets the payload before `onSend`, and may return another one. */
+/**
+ * For each reply, the function that gets its payload before all `onSend` hooks, and may replace it.
+ */
 const firstHooks = new WeakMap<FastifyReply, (body: unknown) => unknown>();
 
 type Done = (error: null, body: unknown) => void;
@@ -59,13 +61,13 @@ export class ReplyWatch implements Capture {
   #hasFailed = false;
   /** The handler has sent or returned a payload with a status below 400. */
   #isWell = false;
-  /** The status when the response had ended and the handler had not. */
+  /** The status of a response that ended before the handler did. */
   #endedStatus: number | undefined;
-  /** Another has answered, such as a time-out, and the handler has ended well behind that. */
+  /** Other code, such as a time-out, has answered, and the handler has ended well after that. */
   #isLate = false;
   /** The handler waits for the response: `await reply`, or `return reply` of an async function. */
   #isAwaited = false;
-  /** A stream that was sent, and whose work may go on unseen. */
+  /** A web stream that was sent. The guard cannot see the end of its work. */
   #web: ReadableStream | null | undefined;
 
   constructor(reply: FastifyReply, held: RequestLease, wanted: WantedAnswer | undefined) {
@@ -76,7 +78,7 @@ export class ReplyWatch implements Capture {
       try {
         this.#outer = listedHeaders(wanted.storedHeaders, reply.getHeaders());
       } catch {
-        // A header's value may not be a text: Fastify fails when it sends it.
+        // The value of a header is not a text: Fastify itself fails when it sends that header.
       }
       this.#raw = new ResponseCapture(reply.raw, wanted);
       firstHooks.set(reply, (body) => this.#serialised(body));
@@ -142,7 +144,7 @@ export class ReplyWatch implements Capture {
     else if (isErrored(this.#web as never)) held.end();
   };
 
-  /** Only the first payload counts: Fastify ignores those behind it. */
+  /** Only the first payload counts: Fastify ignores later ones. */
   #says(payload: unknown): void {
     if (payload instanceof Error && !this.#hasSaid) {
       this.failed();
@@ -181,7 +183,8 @@ export class ReplyWatch implements Capture {
     const isOthers = this.#hasFailed || this.#sends > 1;
     if (isOthers && this.#answer === undefined) this.#others ??= this.#read(body, this.#wanted);
     if (isOthers) return;
-    // Fastify sends no other object, unless a hook makes a text of it, and no stream that was read.
+    // Fastify sends no other object unless a hook turns it into text, and no stream that was read
+    // before.
     const content = (body instanceof Response ? body.body : body) ?? "";
     const isText = typeof content === "string" || content instanceof Uint8Array;
     if (!isText && !isNodeStream(content) && Object(content).locked !== false) return;
@@ -214,7 +217,8 @@ export class ReplyWatch implements Capture {
     try {
       headers = withoutOuter(listedHeaders(storedHeaders, this.#reply.getHeaders()), this.#outer);
     } catch {
-      // A header's value may not be a text: the client gets its answer, and a retry none.
+      // The value of a header is not a text: the client gets its answer, and none is kept for a
+      // retry.
       return { status };
     }
     if (body instanceof Response) {

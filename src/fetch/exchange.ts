@@ -15,7 +15,7 @@ export class FetchExchange implements Exchange {
 
   constructor(request: Request) {
     this.request = request;
-    // An aborted signal has no event for listeners that come later.
+    // A signal that has aborted emits no event for listeners that are added later.
     this.clientLeft = request.signal?.aborted === true;
   }
 

@@ -102,7 +102,8 @@ export function submitGuard<Req extends Request = Request>(
       try {
         await waitUntil?.(promise, request, ...rest);
       } catch (error) {
-        // The order is placed: its answer counts for more than the time of its release.
+        // The order is placed, so its answer is sent, with a warning: the lock may be released
+        // late.
         const why = "waitUntil failed, so the platform may freeze before a lock is released";
         warnOnce("SUBMIT_LOCK_WAIT_UNTIL_FAILED", `${why}: ${textOfThrown(error)}`);
       }
@@ -155,7 +156,8 @@ export function submitGuard<Req extends Request = Request>(
       return response;
     }
     try {
-      // Read the head before the body, with which Hono's own `Response` loses its type.
+      // Read the head before the body: Hono's own `Response` loses its type as soon as its body is
+      // read.
       const { headers, status } = response;
       if (wanted !== undefined) {
         // A library may list each line of a header by itself.
@@ -172,7 +174,7 @@ export function submitGuard<Req extends Request = Request>(
       cancel();
       return new Response(null, headOf(sent));
     } catch {
-      // The response cannot be watched: it is no `Response`, or one that cannot be sent.
+      // The response cannot be watched: it is not a `Response`, or it cannot be sent.
       unanswered();
       return response;
     }
@@ -184,7 +186,8 @@ export function submitGuard<Req extends Request = Request>(
       const protectedHandler = (request: Req, ...rest: unknown[]): Promise<Response> => {
         checkPlace(request, ...rest);
         return enter(handler, request, rest).catch((error) => {
-          // Fetch has no error handler that reads a status: what the client has caused is answered.
+          // Fetch has no error handler that reads a status, so answer an error that the client has
+          // caused.
           const problem = error instanceof NoFingerprintError ? problemOf(error) : undefined;
           if (problem === undefined) throw error;
           return responseOf(problem);
@@ -195,7 +198,10 @@ export function submitGuard<Req extends Request = Request>(
   };
 }
 
-/** Looks at members: servers replace the global `Response`, and `fetch` returns the old one. */
+/**
+ * Checks members, not the class: servers replace the global `Response`, and `fetch` returns the old
+ * one.
+ */
 function isResponse(value: unknown): value is Response {
   const { headers, status } = Object(value);
   return typeof status === "number" && headers !== undefined && "body" in Object(value);

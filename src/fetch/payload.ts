@@ -33,7 +33,7 @@ async function bytesOf(request: Request): Promise<Buffer> {
     clone = request.clone();
   } catch {
     throw new NoFingerprintError(
-      `cannot compare this request with earlier ones: its body was read before the guard. Read the body in the handler, or read a clone of the request before. ${remedy} for a body that is gone`,
+      `cannot compare this request with earlier ones: its body was read before the guard. Read the body in the handler, or read request.clone() ahead of the guard. ${remedy} if neither is possible`,
     );
   }
   const chunks: Uint8Array[] = [];
@@ -76,7 +76,7 @@ function contentOf(bytes: Buffer, type: string, except?: readonly string[]): unk
     if (isForm) return without(fieldsOf(text), except) ?? bytes;
     return /^text\//i.test(type) ? text : bytes;
   } catch {
-    // The handler will refuse it, or decode it in a way of its own.
+    // The handler will refuse this body, or decode it in its own way.
     return bytes;
   }
 }

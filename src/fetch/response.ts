@@ -4,7 +4,10 @@ import { nextTurn } from "../time.ts";
 /** How many chunks may be read ahead: a stream that never pauses would be read forever. */
 const maxReads = 64;
 
-/** Hono's server takes the characters of a text for its bytes, and cuts off the rest. */
+/**
+ * Hono's server takes the number of a text's characters for that of its bytes, and cuts off the
+ * rest.
+ */
 function inBytes(chunk: Uint8Array | string): Uint8Array {
   return typeof chunk === "string" ? Buffer.from(chunk) : chunk;
 }
@@ -15,7 +18,10 @@ export function mayHaveBody(status: number): boolean {
   return status >= 200 && status < 600 && ![204, 205, 304].includes(status);
 }
 
-/** Whether a head says that its body is sent in chunks: bytes would get a length as well. */
+/**
+ * Whether the head announces chunks. Such a body is not sent as bytes, which would get a length as
+ * well.
+ */
 function isChunked({ headers }: Response): boolean {
   return headers.has("transfer-encoding") || headers.has("trailer");
 }
@@ -56,7 +62,7 @@ export async function untilOver(
   let next: ReturnType<typeof reader.read> | undefined;
   while (chunks.length < maxReads) {
     next = reader.read();
-    // A stream that fails does so when it is read again.
+    // The next read throws the error of a stream that has failed.
     const part = await Promise.race([next, turn]).catch(() => turnIsOver);
     if (typeof part === "symbol") break;
     next = undefined;
@@ -98,7 +104,7 @@ export async function untilOver(
       try {
         const part = await (next ?? reader.read());
         next = undefined;
-        // The read that was under way ends as if the stream had.
+        // The read that was under way at the cancel ends as if the stream had ended.
         if (cancelled !== undefined) controller.error(new Error("the client has left"));
         else if (part.done) {
           controller.close();

@@ -37,7 +37,7 @@ export type Admission<Args extends unknown[]> =
   | { readonly kind: "unlocked"; readonly submission?: IdentifiedSubmission | undefined }
   /** The client has left, or the request was answered: neither run the handler nor answer. */
   | { readonly kind: "gone" }
-  /** Call `answer`, and do not run the handler. A refusal has a `code`, whatever its words. */
+  /** Call `answer`, and do not run the handler. A refusal has a `code`, whatever text is sent. */
   | {
       readonly kind: "answer";
       readonly code?: ProblemCode | undefined;
@@ -141,7 +141,7 @@ async function decide<Source, Args extends unknown[]>(
       const isTold = attempt.outcome === "told";
       const replay = replayOf(options, attempt, exchange, isTold);
       if (replay !== undefined) {
-        // For a client that has left, no replay is published.
+        // Publish only here: for a client that has left, `answer` is never called.
         const answer = (...args: Args) => {
           if (replayChannel.hasSubscribers) {
             const { keyPrefix } = lock;
@@ -170,7 +170,8 @@ async function decide<Source, Args extends unknown[]>(
       if (isSubmitLockError(cause) && cause.code === "SUBMIT_LOCK_MISCONFIGURED") {
         return fail(options, exchange, cause, key, submission);
       }
-      // Unlocked, a repeat may place a second order. For a client that has left, nothing runs.
+      // Refuse a repeat: without the lock it may place a second order. For a client that has left,
+      // nothing runs.
       if (options.onUnavailable === "proceed" && isRepeat !== true) {
         return isTooLate(exchange) ? gone : { kind: "unlocked", submission };
       }

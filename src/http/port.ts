@@ -30,7 +30,9 @@ export interface Capture {
   othersAnswer?(): AnswerToStore | undefined;
   /** The handler has failed: an answer that is given from now on is not its own. */
   failed(): void;
-  /** The response has ended while work goes on: another may have answered, such as a time-out. */
+  /**
+   * The response has ended while work goes on: other code may have answered, such as a time-out.
+   */
   responseEnded?(): void;
   /** The handler has ended well (2xx, 3xx), and something else has taken or broken its answer. */
   readonly isDone?: boolean;

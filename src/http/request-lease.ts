@@ -27,7 +27,7 @@ export class RequestLease {
   #isHeld = true;
   #running = 0;
   #isFinished = false;
-  /** The lease's loss was published as a refusal: its error may pass here twice. */
+  /** The loss of the lease was published as a refusal. `failed` may get its error twice. */
   #hasRefused = false;
   #onAbandoned: ((held: RequestLease) => void) | undefined;
 
@@ -68,7 +68,8 @@ export class RequestLease {
   }
 
   /**
-   * Unwraps the error of a lost lease: no error handler makes a 503 of an `AbortError` round it.
+   * Returns the `LockLostError` that an error, such as an `AbortError`, has as a cause: error handlers
+   * make a 503 of the former alone.
    */
   errorOf(error: unknown): unknown {
     if (!(error instanceof Error)) return error;
@@ -132,14 +133,16 @@ export class RequestLease {
     const cooldownMs = hasSucceeded ? this.options.cooldownMs : 0;
     const otherwise = this.submission !== undefined && this.#isDone() ? done : undefined;
     const isKept = answer !== undefined && this.#isKept(answer);
-    // Long headers are not kept, and a success that is repeated without its headers is none.
+    // Headers that are too long are not kept, and a success must not be repeated without its
+    // headers.
     const bounded = answer !== undefined && hasLongHeaders(answer) ? done : answer;
     const kept = isKept ? bounded : otherwise;
     const told = kept === undefined ? this.#told(answer) : undefined;
     try {
       endLease(lease, kept, Math.max(cooldownMs, outerWorkMs), exchange, told);
     } catch {
-      // The store has no cooldowns, or cannot keep such an answer: nothing was ended.
+      // The store has no cooldowns, or cannot keep this answer, and the lease goes on: end it
+      // without them.
       setTimeout(() => endLease(lease, otherwise, 0, exchange), outerWorkMs);
     }
   }

@@ -35,7 +35,7 @@ export class IdentifiedSubmission implements RequestSubmission {
     this.#isPlaced = true;
     const lease = this.#lease;
     if (lease === undefined) return;
-    // Without a lease, a retry could run beside this request: it is recorded as done at once.
+    // Once the lease is lost, a retry could run beside this request: record it as done at once.
     const record = () => void lease.complete(done);
     if (lease.signal.aborted) record();
     else lease.signal.addEventListener("abort", record, { once: true });

@@ -76,7 +76,8 @@ export class BodyStreams {
     if (open.size === 0) ended(how);
     for (const stream of this.#streams) {
       if (stream.closed === true) streamEnded(stream, stream.errored instanceof Error);
-      // Nothing has read this stream. On HTTP/2 Koa would read it, and it would write the order.
+      // Destroy a stream that was never read: on HTTP/2 Koa would read it, and it would write the
+      // order.
       else if (isDisconnected && stream instanceof Readable) {
         if (!Readable.isDisturbed(stream) && stream.readableFlowing !== true) stream.destroy();
       }

@@ -73,7 +73,7 @@ export class ContextCapture implements Capture {
       this.#payload = payload;
       this.#response.settle(payload);
     } catch {
-      // JSON cannot hold the body, for example: Koa cannot send it either, and answers 500.
+      // The body cannot be read, such as a circle: Koa cannot send it either, and answers 500.
       if (isSent) return;
       this.#response.failed();
       this.isDone = status < 400;
@@ -94,7 +94,8 @@ export class ContextCapture implements Capture {
     const payload = this.#payload;
     if (payload === undefined) return this.#response.answer();
     const head = this.#response.head ?? payload;
-    // Inner middleware that is not for Koa may have encoded the body behind Koa's back.
+    // Inner middleware that writes to `res` itself may have encoded the body, and Koa does not
+    // know.
     const isSame =
       `${head.headers["content-encoding"]}` === `${payload.headers["content-encoding"]}`;
     return { ...head, body: isSame ? payload.body : undefined };

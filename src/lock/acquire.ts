@@ -8,7 +8,10 @@ import { Releasing } from "./release.ts";
 import { type CallerCommand, type LockRuntime, publish, toLockError, write } from "./runtime.ts";
 import type { AcquireReply, AcquireRequest, Answered, NoAnswer } from "./store.ts";
 
-/** Called once, in time. `holderId`: the owner id of a holder at work on the same submission. */
+/**
+ * Called once, within `acquireTimeoutMs`. `holderId`: the owner id of a holder at work on the same
+ * submission.
+ */
 export type OnEnd = (attempt: SubmissionAttempt, holderId: string | undefined) => void;
 
 /**
@@ -119,7 +122,7 @@ export class Acquiring extends Timer {
         this.#end({ outcome: "mismatched", inFlight: reply.inFlight });
         break;
       case "told":
-        // The store tells a run's answer to looks alone, and an acquire is none.
+        // A store answers `told` to look-ups alone, and this is an acquire.
         break;
       default:
         // The failure of an older request decides nothing: the timer of the newest goes on.

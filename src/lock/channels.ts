@@ -55,8 +55,8 @@ export type CompleteOutcome = "recorded" | "late" | "duplicate" | "expired" | "u
 
 /**
  * Published on `submit-lock:complete` once for each complete, at its end. A caller may be told
- * `unconfirmed` before: the lock goes on until `maxHoldMs` after the call. An `unconfirmed` message
- * means that it no longer tries.
+ * `unconfirmed` before: the lock goes on until `maxHoldMs` after the call. After an
+ * `unconfirmed` message the complete is not sent again.
  */
 export interface CompleteMessage extends OfKey {
   readonly outcome: CompleteOutcome;
@@ -99,7 +99,10 @@ export interface LostMessage extends OfKey {
 
 /** Published on `submit-lock:retire` when a retire of an acquire's copies in flight has ended. */
 export interface RetireMessage extends OfKey {
-  /** `final`: no copy can take effect any more. `abandoned`: one may; its key runs out. */
+  /**
+   * `final`: no copy can take effect any more. `abandoned`: a copy may take the key, which runs
+   * out.
+   */
   readonly outcome: "final" | "abandoned";
   readonly durationMs: number;
 }

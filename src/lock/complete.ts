@@ -15,7 +15,10 @@ import type { CompleteReply, CompleteRequest, NoAnswer, RecordBytes } from "./st
 /** Called once, within 2 × `acquireTimeoutMs` + `ttlMs`. */
 export type OnCompleted = OnReport<CompleteOutcome>;
 
-/** Above this sum a record has no body: that a submission was done matters more than its answer. */
+/**
+ * The most characters of all records without an answer. Above that, a record is kept without its
+ * body: a retry is refused, and does not run.
+ */
 const maxPendingLength = 8 * 1024 * 1024;
 
 /**

@@ -205,7 +205,7 @@ export class UserLease implements Lease {
 
   /** Used by `once`. @param json the value, if it is kept. */
   static completeWithValue(lease: UserLease, json: string | undefined): Promise<CompleteOutcome> {
-    // No guard repeats a status of 100: one of an older version, which knows no values, refuses.
+    // A status of 100, which no guard repeats: a guard that meets a value of `once` refuses.
     return lease.#complete({ status: 100, json }, 0);
   }
 

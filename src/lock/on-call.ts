@@ -34,7 +34,7 @@ import { pauseBeforeRetry } from "./waiting.ts";
 export interface FreeOptions {
   /** The id that `inspect` returned: at least 8 hex digits. A key with another id is left alone. */
   readonly id: string;
-  /** The person who frees, for others who look at the lock. 1 to 64 characters. */
+  /** The name of the person who frees, for others who look at the lock. 1 to 64 characters. */
   readonly by: string;
   /** Why, such as a ticket's number. 1 to 200 characters. */
   readonly reason: string;
@@ -49,7 +49,7 @@ export interface FreeOptions {
 export interface ForgetOptions {
   /** The submission's 22 characters: `submission.id`, or as `submit-lock answers` prints them. */
   readonly id: string;
-  /** The person who forgets, for the audit line. 1 to 64 characters. */
+  /** The name of the person who deletes the answer, for the audit line. 1 to 64 characters. */
   readonly by: string;
   /** Why, such as a ticket's number. 1 to 200 characters. */
   readonly reason: string;

@@ -85,7 +85,7 @@ export async function once<Value>(
         attempt.inFlight,
       );
     case "told":
-      // A guard told this to its own repeats: it is the answer of a request, and no value.
+      // A guard has told its repeats an HTTP answer, which is not a value of `once`.
       throw contendedError({ expiresInMs: 0, sameSubmission: true, hasEnded: true }, "");
   }
 }
@@ -98,7 +98,7 @@ function contendedError(
 ): LockContendedError {
   if (hasEnded) {
     return new LockContendedError(
-      "the same submission was in flight, and has ended without a value. Look for its effect before you try again",
+      "the same submission was in flight, and has ended without a value. Check whether it took effect before you try again",
       0,
       { sameSubmission, hasEnded },
     );
@@ -128,7 +128,10 @@ async function run<Value>(
     await within(acquireTimeoutMs, lease.release());
     throw error;
   }
-  const json = jsonOf(returned, "the submission is recorded as done, and does not run again");
+  const json = jsonOf(
+    returned,
+    "The submission is recorded as done, without a value, and does not run again",
+  );
   const isKept = typeof json === "string" && Buffer.byteLength(json) <= maxValueBytes;
   await within(acquireTimeoutMs, UserLease.completeWithValue(lease, isKept ? json : undefined));
   if (json instanceof InvalidValueError) throw json;

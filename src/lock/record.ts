@@ -78,7 +78,7 @@ function isHeaderValue(value: unknown): boolean {
 /** A record's version, fingerprint and owner id, and the sign by which scripts know a record. */
 const head = /^1[\w-]{22}[0-9a-f-]{36}=/;
 const headLength = 60;
-/** The hexadecimal digits, behind the head, of the description's length in bytes. */
+/** The length of the description in bytes has so many hexadecimal digits, behind the head. */
 const lengthDigits = 6;
 
 type Place = Pick<CallerCommand, "key" | "submission">;
@@ -130,7 +130,7 @@ export interface ReadRecord {
   /** When the answer was recorded, by the store's clock in ms; 0 where nothing can be read. */
   readonly createdMs: number;
   readonly answer: StoredAnswer;
-  /** The submission's id, from a sealed record: the store has only its HMAC. */
+  /** The submission's id. Only a sealed record contains it, because the store has only its HMAC. */
   readonly id?: string | undefined;
 }
 
@@ -233,6 +233,6 @@ export function jsonOf(value: unknown, consequence: string): string | InvalidVal
   } catch (error) {
     cause = error;
   }
-  const advice = `Return plain data: ${consequence}`;
+  const advice = `${consequence}. Return plain data`;
   return new InvalidValueError(`work returned a value that JSON cannot say. ${advice}`, { cause });
 }

@@ -18,7 +18,10 @@ const retryEveryMs = 50;
 /** The longest pause, in ms, after errors of the server: 50, 100, 200, … up to this. */
 const longestPauseMs = 1_000;
 
-/** How long a told answer is kept, in ms, plus `commandTimeoutMs`: over two pauses of a waiter. */
+/**
+ * How long a told answer is kept, in ms, beyond `commandTimeoutMs`: a caller that waits looks more
+ * than twice in that time.
+ */
 const toldMs = 1_000;
 
 /** Called once with the outcome; `cause` says why it is unconfirmed. */

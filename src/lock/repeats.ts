@@ -223,7 +223,8 @@ export async function acquireOrWait(
   const { attempts, watches } = runtime;
   const { forOne, inAll } = mostWaiting;
   const crowd = watches.get(identity);
-  // A crowd costs the others no more than its requests: it is answered without a look.
+  // Too many wait already. Answer without a look-up, so that one user's crowd costs the others
+  // little.
   if (crowd !== undefined && crowd.waiters.size >= forOne) return crowd.attempt;
   const underWay = attempts.get(identity);
   let waitedMs = 0;

@@ -137,7 +137,7 @@ export class LockRuntime {
   /** Called when a connection of the store came up. */
   connected(keyPrefix: string): void {
     this.storeAnswers({ isCheck: false, keyPrefix });
-    // Before any attempt: where Redis has lost the lock, a retry would run.
+    // Send completes before any attempt: where Redis has lost the lock, a retry would run.
     for (const complete of this.completeTimers.armed()) complete.sendAgain(performance.now());
     for (const lease of this.watchdogs.armed()) lease.extendNow();
   }
@@ -223,7 +223,7 @@ export function isNoAnswer(reply: { readonly kind: string }): reply is NoAnswer 
   return reply.kind === "unsent" || reply.kind === "rejected" || reply.kind === "unknown";
 }
 
-/** A timer that is so late, in ms, was delayed by a busy process. */
+/** From this lateness on, in ms, a timer was delayed by a busy process. */
 const busyMs = 100;
 
 /** Error handlers show messages to clients, so none has a text of the server or of the system. */

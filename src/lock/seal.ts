@@ -41,7 +41,7 @@ export class Seal {
 
   /** @throws InvalidOptionError, whose message has no byte of a key. */
   constructor(options: SealOptions) {
-    // This check is first: another message would show a text that is short, as a key is.
+    // Check this first: any other message would show a short text, and a key is one.
     if (typeof options === "string")
       throw new InvalidOptionError("seal: expected { keys }, got a string");
     checkOptionNames("seal", options, ["keys", "idKey"]);

@@ -11,7 +11,7 @@ const plain = /^[A-Za-z0-9\-._~@]+$/;
 
 export const mayBeInId: RegExp = /[A-Za-z0-9\-._~@%]/;
 
-/** Unlike `encodeURIComponent`, we encode the first ones, and leave `@` alone. */
+/** Unlike `encodeURIComponent`, keys have `!*'()` encoded, and `@` as it is. */
 const leftOver = /[!*'()]|%40/g;
 
 const suspicious: ReadonlySet<string> = new Set(["undefined", "null", "NaN", "[object Object]"]);

@@ -229,7 +229,7 @@ export class SubmitLock {
     const shortest = { identity, retainMs: Math.max(1_000, 2 * acquireTimeoutMs) };
     const submission = submissions ? resolveIdentity(shortest, acquireTimeoutMs, seal) : undefined;
     const throwaway = () => this.#command(this.keyFor(`check-${uuid()}`), submission);
-    // Two in one turn, as of two customers: a store that gathers tries here whether it may.
+    // Two in one turn, as from two customers: a store that gathers calls asks now whether it may.
     const both = [throwaway(), throwaway()];
     await Promise.all(both.map((command) => check(this.#runtime, { ...command, isCheck: true })));
   }
@@ -297,7 +297,10 @@ export class SubmitLock {
     return resolveIdentity(options, acquireTimeoutMs, this.#runtime.seal);
   }
 
-  /** The places of a record: under a seal, the id may be the HMAC, which a person sees in Redis. */
+  /**
+   * The places where a record may be: with a seal, `id` is the submission's id or, as Redis shows
+   * it, its HMAC.
+   */
   #recordsOf(userId: UserId, id: string): CallerCommand[] {
     checkRecords(this.#runtime.store, "id");
     const identity = { id: checkId("id", id), fingerprint: undefined };

@@ -70,7 +70,7 @@ export class ResponseCapture implements Capture {
       const original = methods[name];
       return (...args) => this.#called(name, original, args);
     };
-    // This is no loop: adding properties by computed keys makes V8 treat an object as slow.
+    // Not a loop: properties that are added by computed keys make V8 treat the object as slow.
     methods.end = capturing("end");
     methods.flushHeaders = capturing("flushHeaders");
     methods.write = capturing("write");

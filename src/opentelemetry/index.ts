@@ -122,7 +122,7 @@ function attributesOf(message: AcquireMessage | ReleaseMessage | CompleteMessage
 
 // In seconds. A step at 0.2 and 1, the defaults of commandTimeoutMs and acquireTimeoutMs, is visible.
 const roundTrip = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.5, 1, 2.5];
-/** In seconds. The last is two hours: another program's lock may have so long to live. */
+/** In seconds. The last is two hours, because another program's lock may live that long. */
 const remaining = [0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 600, 7_200];
 /** A longer life, or one without an end, counts as a day: `Infinity` would spoil the sum. */
 const longestRemainingMs = 86_400_000;

@@ -103,7 +103,7 @@ export class SubmissionTable {
       if (typeof work !== "function") throw invalidOption("work", "a function", work);
       const begun = await this.#dialect.begin(tx, id, fingerprint ?? null);
       if (typeof begun === "object") return resultOf<Value>(begun, fingerprint);
-      const json = jsonOf(await work(), "leave the transaction, and nothing has happened");
+      const json = jsonOf(await work(), "Leave the transaction, and nothing has happened");
       if (json instanceof InvalidValueError) throw json;
       const isKept = Buffer.byteLength(json) <= maxValueBytes;
       await this.#dialect.end(tx, id, begun, isKept ? json : null);
@@ -160,7 +160,10 @@ function quoteName(option: string, name: unknown, quote: string, maxBytes: numbe
   throw invalidOption(option, expected, name);
 }
 
-/** J8: a handler may answer a refusal itself. A guard must not keep that for rightful content. */
+/**
+ * J8: a handler may answer a refusal itself. A guard must not keep that answer for the right
+ * content.
+ */
 async function refusing<Result>(
   submission: SqlSubmission | undefined,
   act: () => Promise<Result>,
@@ -188,7 +191,7 @@ function checkCall(tx: SqlExecutor, submission: SqlSubmission | undefined): SqlS
   }
   const { id, fingerprint } = submission as SqlSubmission;
   for (const [name, text] of Object.entries({ id, fingerprint: fingerprint ?? id })) {
-    // Rule J7: with ids of the application, two users would share an order.
+    // Rule J7: refuse an application's own id, under which two users could share an order.
     if (is22(text)) continue;
     const came =
       typeof text === "string" ? `a string of ${text.length} characters` : describe(text);

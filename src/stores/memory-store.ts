@@ -43,8 +43,9 @@ const maxRecords = 10_000;
  */
 export class MemoryStore implements LockStore {
   readonly #entries = new Map<string, Entry>();
-  /** Answers that are kept, and those that a run told, by {@link recordKey}. */
+  /** The kept answers, by {@link recordKey}. */
   readonly #records = new Map<string, Kept>();
+  /** The answers that runs have left for waiting repeats (rule 25), by {@link recordKey}. */
   readonly #told = new Map<string, Kept>();
   /** The orders that have outlived their locks, by owner id. */
   readonly #outlived = new Map<string, OutliveRequest & { readonly expiresAt: number }>();
@@ -224,7 +225,7 @@ export class MemoryStore implements LockStore {
   }
 
   #take(command: LockCommand, now: number): number {
-    // Deletes expired keys, whose users may never return; once for each doubling, that is cheap.
+    // Delete expired keys, whose users may never return. Once for each doubling, this is cheap.
     if (this.#entries.size >= this.#sweepAt) {
       for (const each of this.#entries.keys()) live(this.#entries, each, now);
       this.#sweepAt = Math.max(1_000, 2 * this.#entries.size);

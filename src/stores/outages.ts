@@ -22,7 +22,7 @@ export function through<Request extends LockRequest<never>>(
   outage: Outage | "none",
   request: Request,
 ): Request | undefined {
-  // No request is ever in flight.
+  // Every request is executed now or never, so none is in flight.
   request.deadlineMs = Number.NEGATIVE_INFINITY;
   if (outage === "none") return request;
   const fail = (reply: NoAnswer) => (request as LockRequest<NoAnswer>).answer(reply);

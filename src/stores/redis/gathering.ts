@@ -13,7 +13,9 @@ const leastVersion = 0x07_00_00;
 /** The pause before a node that has refused is asked again, in ms: doubled each time. */
 const askAgainMs = { first: 10_000, most: 600_000 };
 
-/** How long requests of a refused slot are not gathered, unless another node has it before. */
+/**
+ * How long requests of a refused slot are not gathered, unless another node gets the slot earlier.
+ */
 const aloneMs = 10_000;
 
 /** Rule 24: sets all keys in one call. They live for 5 s: a busy machine may read them late. */

@@ -31,20 +31,20 @@ export function isOfReplica(reply: unknown): boolean {
 export const refusals: Readonly<
   Record<"password" | "host" | "select" | "database" | "info" | "command", RegExp>
 > = {
-  // The last is the answer to an acquire, of more than ten arguments, without a password.
+  // The last pattern: without a password, Redis answers so to a call of more than ten arguments.
   password: /^(NOAUTH|WRONGPASS)\b|^ERR Protocol error: unauthenticated/,
   host: /^DENIED\b/,
   select: /^NOPERM\b.*'select'|^ERR unknown command ['`]select\b/i,
   database:
     /^ERR (DB index is out of range|invalid DB index|SELECT is not allowed in cluster mode)/,
-  // The last is that of a server before 6.2.
+  // The last pattern is of servers below 6.2.
   info: /^NOPERM\b.*'client\|info'|^ERR unknown subcommand .*\bINFO\b/i,
-  // The last two are errors of a command within a script: of older and of newer versions of Redis.
+  // The last two patterns are errors of a command within a script, of older and of newer versions.
   command:
     /^NOPERM\b|^ERR unknown command|can't run this command or subcommand|ACL failure in script/,
 };
 
-/** The meaning of each, with which the caller's error begins; the first that matches counts. */
+/** The meaning of each pattern, with which the caller's error begins. The first match wins. */
 const misconfigurations: readonly (readonly [RegExp, advice: string])[] = [
   [refusals.password, "Redis did not accept the client's password"],
   [refusals.host, "Redis accepts no client from this host"],
@@ -52,7 +52,10 @@ const misconfigurations: readonly (readonly [RegExp, advice: string])[] = [
     refusals.select,
     "Redis does not permit SELECT, which a client on another database than 0 needs (+select)",
   ],
-  [refusals.database, "Redis does not have the database of the client"],
+  [
+    refusals.database,
+    "Redis does not have the client's database: use a lower number, and 0 on a Cluster",
+  ],
   [
     refusals.info,
     "Redis does not permit CLIENT INFO, which tells the database of a node-redis client (+client|info)",

@@ -104,7 +104,8 @@ export class ReplicaWait {
     const round = ++node.rounds;
     let leastMs = Number.POSITIVE_INFINITY;
     for (const { command } of touches) leastMs = Math.min(leastMs, command.times.commandTimeoutMs);
-    // Half of it is usually over before the lock asks again. `WAIT` for 0 ms would have no end.
+    // Half of that time, so that the answer is usually there before the lock asks again. `WAIT` for
+    // 0 ms would have no end.
     const waitMs = Math.max(1, Math.floor(leastMs / 2));
     const dueAt = performance.now() + waitMs + overdueMs;
     node.overdueAt = dueAt;
@@ -179,7 +180,8 @@ export class ReplicaWait {
   /** `undefined` where no lock uses the store, or the application's client has ended. */
   #pair(): ConnectionPair | undefined {
     if (this.#users.size === 0 || this.#client.status === "end") return undefined;
-    // A client of Sentinels may end while it looks for its master.
+    // Replace our own client if it has ended, as one of Sentinels may while it looks for its
+    // master.
     const own = this.#own;
     if (own && (own.status === "end" || own.database !== this.#client.database)) this.#close();
     this.#own ??= inNeutralContext(() => {

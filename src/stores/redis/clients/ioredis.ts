@@ -164,7 +164,10 @@ export class IoredisPort extends IoredisServer implements ClientPort {
     return username || redisOptions?.username || undefined;
   }
 
-  /** `prevCondition` first: while it reconnects, `condition` has the database of the options. */
+  /**
+   * `prevCondition` first: while the client reconnects, `condition` has the database of the
+   * options.
+   */
   get database(): number {
     const { prevCondition, condition, options } = this.client;
     if (this.isCluster) return 0;

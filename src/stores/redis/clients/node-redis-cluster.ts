@@ -171,7 +171,9 @@ export class NodeRedisClusterPort implements ClientPort {
     }
   }
 
-  /** The Cluster meets the same referral with this command, and asks for its table of slots. */
+  /**
+   * Sends a command that the node refers elsewhere as well, so that the Cluster asks for its slots.
+   */
   #learn(key: string): Promise<unknown> {
     const words = ["EVAL", "return 1", "1", key];
     const options = { ...neutral, timeout: 1_000 };

@@ -60,7 +60,7 @@ export const neutral: object = {
   abortSignal: undefined,
   // The lock has times of its own, and each timer of node-redis costs more than the call.
   timeout: undefined,
-  // Replies as the scripts give them.
+  // No conversion: replies are as the scripts return them.
   typeMapping: {},
   slotNumber: undefined,
   askRedirect: undefined,
@@ -126,9 +126,14 @@ function readError(error: unknown): never {
 
 export class NodeRedisServer implements ServerPort {
   protected readonly client: SingleClient;
-  /** node-redis adds it to the keys of its own methods, and not to those of `sendCommand`. */
+  /**
+   * The client's prefix. node-redis adds it to the keys of its own methods, not to those of
+   * `sendCommand`.
+   */
   readonly #prefix: string;
-  /** The server has taken the connection, as far as a watcher has heard, and is not ready. */
+  /**
+   * The server has accepted the connection, and the client is not ready yet, as far as events tell.
+   */
   protected isGreeting = false;
   #unsent = new AbortController();
   #options: object = {};
@@ -167,7 +172,7 @@ export class NodeRedisServer implements ServerPort {
   }
 
   ask(words: SentWords, asBytes = false): Promise<unknown> {
-    // 36 is `$` of RESP, a text.
+    // 36 is `$`, the type of a text in RESP.
     const options = asBytes ? { ...this.#options, typeMapping: { 36: Buffer } } : this.#options;
     return this.client.sendCommand(words, options).then(readReply, readError);
   }

@@ -4,7 +4,10 @@ import type { IoredisClient, IoredisInternals } from "./ioredis.ts";
 /** How long a duplicate waits for a Sentinel or node to name the master, before it asks another. */
 const askTimeoutMs = 750;
 
-/** How often a duplicate of a Cluster asks for the slots: a master that is away tells of no failover. */
+/**
+ * The pause, in ms, before a duplicate of a Cluster asks for the slots again: a master that is away
+ * announces no failover.
+ */
 const slotsRefreshIntervalMs = 500;
 
 /** A second client. Outside a Cluster it never sends again: the lock itself does. */

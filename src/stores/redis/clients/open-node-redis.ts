@@ -14,7 +14,7 @@ export async function openNodeRedis(place: Place): Promise<NodeRedisClient> {
   const login = {
     ...(place.username !== "" && { username: place.username }),
     ...(place.password !== "" && { password: place.password }),
-    // The permissions that the lock needs do not include its commands.
+    // Both would send commands for which the lock's user has no permission.
     ...{ disableClientInfo: true, maintNotifications: "disabled" as const },
   };
   const client = isCluster

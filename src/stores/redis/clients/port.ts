@@ -96,7 +96,7 @@ export interface ClientPort extends ServerPort {
   /** Holds writes back, where the library does not. @returns a function that writes them. */
   cork?(): () => void;
 
-  /** Pending while it learns which node has a slot: that would outlive `close`. */
+  /** Pending while the client learns which node has a slot, which may last beyond `close`. */
   readonly learning?: Promise<unknown> | undefined;
   /** Connects a client that waits to be asked, where the store may do that. */
   wake?(): void;

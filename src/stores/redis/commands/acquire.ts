@@ -23,7 +23,7 @@ ${longestLife}
 -- Rule 2: nothing is taken after the deadline, or before the window.
 local left = tonumber(ARGV[1]) - now
 local in_time = left >= 0 and left <= tonumber(ARGV[2])
--- Rule 20: a floor of 60 s ahead comes of a wrong clock, and would make all later tokens as wrong.
+-- Rule 20: a floor 60 s ahead is from a wrong clock, and would make all later tokens as wrong.
 local token = time[1] * 1000000 + time[2]
 local floor_us = tonumber(ARGV[5])
 if floor_us >= token and floor_us < token + 60000000 then
@@ -33,7 +33,7 @@ local behind = ':' .. string.format('%.0f', token) .. ':' .. ARGV[6]
 local replies = { now, token }
 -- Tries for one lock. Returns a code of acquireScript or an error, and the value of another's lock.
 local function acquire(key, owner_id, value)
-  -- If SET takes nothing or fails, GET decides the code.
+  -- If SET is not sent, fails or finds a key, GET looks for a holder.
   local reply = in_time and redis.pcall('SET', key, value, 'PX', ARGV[4], 'NX')
   if reply and reply.ok then
     wrote = true

@@ -68,7 +68,7 @@ local wrote = false
 local function failed(reply)
   return type(reply) == 'table' and reply.err ~= nil
 end
--- The key holds no string, which never fails the call.
+-- Whether the key holds another type than a string, which is an answer and not an error.
 local function odd(reply)
   return failed(reply) and string.find(reply.err, 'WRONGTYPE', 1, true)
 end

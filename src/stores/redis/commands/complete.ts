@@ -3,7 +3,10 @@ import { type Command, common, endOfEntry, gatheredForm, maxRecords, sent } from
 import { kindOf, letGo } from "./release.ts";
 import { isRecord } from "./values.ts";
 
-/** The first of a complete's two steps: `late` where it has recorded, as it sees no lock. */
+/**
+ * The first of a complete's two steps. It answers `late` where it has recorded, because it does not
+ * see the lock.
+ */
 export type RecordRequest = Omit<CompleteRequest, "cooldownUntilMs">;
 
 /** Rule 15, in this order: its own record, then too late, and only then another's record. */
@@ -24,7 +27,8 @@ local function keep(record, owner_id, text, expires)
   elseif kept then
     return -2
   end
-  -- Rule 16: a full Redis refuses only a first write that needs memory. This finds nothing.
+  -- Rule 16: a full Redis refuses a script only where its first write needs memory. This one needs
+  -- none, and deletes nothing.
   redis.pcall('DEL', record)
   local reply = redis.pcall('SET', record, text, 'PX', string.format('%.0f', expires))
   if failed(reply) then

@@ -31,7 +31,8 @@ local function foreign_id(text, key)
   if failed(left) then
     return false, left
   end
-  -- Up to Redis 7.0 the clock moves during a script. Within one millisecond the sum is exact.
+  -- Up to Redis 7.0 the clock moves during a script. The moment of expiry is exact only where both
+  -- readings are in one millisecond.
   if before ~= after then
     return foreign_id(text, key)
   end
@@ -144,7 +145,7 @@ end
 local most = longest_life(held)
 local life = left
 if left < 0 then
-  -- Its own ttlMs, if the value has one: the holder believes in no more.
+  -- The value's own ttlMs, if it has one: the holder counts on no more.
   life = lease and most or tonumber(ARGV[4])
 elseif most and left > most then
   life = most -- Rule 18.
@@ -189,7 +190,7 @@ local held = redis.pcall('GET', KEYS[1])
 if failed(held) and not odd(held) then
   return held
 end
--- Its complete may be on the way.
+-- The complete of this submission may be on its way, and would write the record again.
 if type(held) == 'string' and string.sub(held, -46, -24) == ':' .. ARGV[1] then
   return { now, -2 }
 end

@@ -4,7 +4,7 @@ import { type Command, common, sent } from "./command.ts";
 import { kindOf } from "./release.ts";
 import { decoded, outlivedKey } from "./values.ts";
 
-/** In bytes: of some 20 orders. The oldest is cut off, and no order of a user is so often behind. */
+/** In bytes: enough for some 20 orders of one user. The oldest traces are cut off. */
 const longestTraces = 4_000;
 
 /**
@@ -37,7 +37,7 @@ if isAlone and trace == ended then
   life = ARGV[3]
 end
 local reply = redis.pcall('SET', key, string.sub(kept .. trace, -${longestTraces}), 'PX', life)
--- A full Redis.
+-- A full Redis refuses the SET. No trace is as good as traces that have all ended.
 if failed(reply) and isAlone and trace == ended then
   reply = redis.pcall('DEL', key)
 end

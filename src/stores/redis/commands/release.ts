@@ -62,7 +62,8 @@ return replies
 export const letGo: string = /* lua */ `
 local function let_go(key, owner_id, left)
   local cooldown = left > 0 and 'cooldown:' .. owner_id
-  -- Rule 19: its absolute end is further off once Redis' clock was set back.
+  -- Rule 19: a cooldown ends at a time of Redis' clock. Cap its life, in case that clock was set
+  -- back.
   local life = cooldown and string.format('%.0f', math.min(left, ${longestCooldownMs}))
   if cooldown then
     -- Rule 16: a deleted key is not written again while a Cluster moves the slot.
@@ -72,7 +73,7 @@ local function let_go(key, owner_id, left)
       return 1
     end
   end
-  -- Rule 16: a full Redis refuses only a first write that needs memory.
+  -- Rule 16: a full Redis refuses a script only where its first write needs memory.
   local reply = redis.pcall('DEL', key)
   if not failed(reply) then
     wrote = true
@@ -127,7 +128,7 @@ for i = 1, #KEYS / 2 do
   local owner_id = ARGV[4 * i - 3]
 ${ofOwner(`
     reply = let_go(key, owner_id, tonumber(ARGV[4 * i - 2]) - now)
-    -- Behind that, and whatever becomes of it: a full Redis must let the lock go.
+    -- Tell only after the release, and ignore an error: a full Redis must let the lock go.
     if not failed(reply) then
       redis.pcall('SET', KEYS[2 * i], ARGV[4 * i - 1], 'PX', ARGV[4 * i])
     end`)}
