@@ -67,7 +67,7 @@ const flights = new Map<string, Join>();
 
 /**
  * `fetch` for one order: its id is sent as `Idempotency-Key`, and again, with the same body, after
- * a lost connection, 408, 425, 429, 502, 503, 504, 520 to 524, 409 `idempotency_in_flight` and
+ * a lost connection, 408, 425, 429, 502, 503, 504, 520 to 529, 409 `idempotency_in_flight` and
  * `submit_contended`, and a 409 with `Retry-After` and no code, but not after 503
  * `submit_lock_lost`. Behind a guard with `idempotency`, all tries are one order; without one, each
  * try is an order. Calls share a request under way if method, URL, content headers and body are the
