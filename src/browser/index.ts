@@ -101,10 +101,15 @@ export async function submitOnce(
   if (!(timeoutMs >= 0) || mode === "no-cors" || body?.getReader || body?.next) {
     throw new TypeError(`timeoutMs, mode, body: got ${timeoutMs}, ${mode}, ${body}`);
   }
+  const type = `${[...headers].filter(([name]) => name.startsWith("content-"))}`;
   // Each serialization of a form has another boundary.
-  const [type, boundary = "-"] = `${headers.get("Content-Type")}`.split("boundary=");
-  const text = await request.clone().text();
-  const content = method + url + type + text.replaceAll(boundary, "-");
+  const [, boundary = "-"] = type.split("boundary=");
+  let text = await request.clone().text();
+  // Each byte that is not UTF-8 has become U+FFFD, and other bytes would be the same content.
+  if (text.includes("\uFFFD")) {
+    text = new TextDecoder("latin1").decode(await request.clone().arrayBuffer());
+  }
+  const content = (method + url + type + text).replaceAll(boundary, "-");
   if (request.signal.aborted) throw request.signal.reason;
   const name = once.name ?? digestOf(content);
   const id = once.id || idOf(name);
@@ -152,14 +157,15 @@ function flightOf(request: Request, key: string, id: string, name: string): Join
         // A connection that is lost before the end of the body is a lost answer.
         const body = await response.clone().text();
         const given = headers.get("Retry-After") as string;
-        // The body is for pages from which CORS hides the header.
+        // The body is for pages from which CORS hides the header. A success may have any code in it.
         const code =
-          headers.get("Submit-Lock-Code") ?? (body.match(/"code": ?"(\w+)/)?.[1] as string);
-        if (/_flight|_cont/.test(code)) reason = "in_flight";
-        // Behind a lease that was lost, an order may be placed: only a person sends it again.
+          headers.get("Submit-Lock-Code") ??
+          ((status < 400 || body.match(/"code": ?"(\w+)"/)?.[1]) as string);
+        if (/^idem\w+_flight$|^submit_contended/.test(code)) reason = "in_flight";
+        // After a lost lease the order may be placed, so only a person may send it again.
         // Cloudflare has the codes from 520 on.
         else if (
-          !/lost/.test(code) &&
+          !/^submit_lock_lost/.test(code) &&
           (/408|42[59]|50[234]|52/.test(status as unknown as string) ||
             (status === CONFLICT && given && !code))
         ) {

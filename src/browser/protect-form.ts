@@ -2,7 +2,7 @@ import { FORM_BUSY_MS } from "./bounds.ts";
 import { digestOf, forget, idOf, kept, owners, protections } from "./ids.ts";
 
 /** Fields that each load of a page fills anew: what is ordered does not depend on them. */
-const TOKENS = /csrf|token|captch|turns|nonce/i;
+const TOKENS = /csrf|token|captch|turnsti|nonce/i;
 
 /** The options of {@link protectForm}. */
 export interface ProtectFormOptions {
@@ -80,10 +80,14 @@ export function protectForm(
   const onFormData = ({ formData }: any) => {
     let id = filled().value;
     if (owners.has(id)) {
-      let content = "";
+      const submitter = event?.submitter;
+      let content = submitter?.getAttribute("formaction") ?? "";
       for (const [key, value] of formData) {
-        if (key !== field && !TOKENS.test(key))
-          content += JSON.stringify([key, value.size ?? value]);
+        // An image that is a button sends the place of the click.
+        const isPlace = submitter?.type === "image" && /\b[xy]$/.test(key);
+        if (key !== field && !TOKENS.test(key)) {
+          content += JSON.stringify([key, isPlace || value, value.size, value.name]);
+        }
       }
       id += `~${digestOf(content)}`;
     }

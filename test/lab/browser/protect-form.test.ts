@@ -88,6 +88,12 @@ const forms: Record<string, string> = {
   buttons: `<form method="post" action="/orders">USER
     <button name="cart" value="CART-one">One</button>
     <button name="cart" value="CART-five">Five</button></form>`,
+  image: `<form method="post" action="/orders">USER<input name="cart" value="CART">
+    <input type="image" name="buy" alt="Buy" width="200" height="100"></form>`,
+  actions: `<form method="post" action="/orders">USER<input name="cart" value="CART">
+    <button>Card</button><button formaction="/orders?by=invoice">Invoice</button></form>`,
+  returns: `<form method="post" action="/orders">USER<input name="cart" value="CART">
+    <input name="returns" value="no"><button>Buy</button></form>`,
 };
 
 /** `/shop/<kind>/<form>?user=…&cart=…`, `/placed/<number>`, and files. */
@@ -182,7 +188,7 @@ async function buys(selector = "button"): Promise<number> {
 }
 async function goesBack(): Promise<void> {
   await page.goBack({ waitUntil: "commit" });
-  await page.waitForSelector("form button");
+  await page.waitForSelector("form button, form [type=image]");
   await ready();
 }
 const ordersOf = (cart = user) => shop.ordersOf(cart);
@@ -258,6 +264,31 @@ describe.each([
     const first = await buys();
     await goesBack();
     expect(await buys()).toBe(first);
+  });
+
+  test("is one order after Back wherever the customer clicks on its image", async () => {
+    await open("plain", "image");
+    const first = await buys("[type=image]");
+    await goesBack();
+    await page.click("[type=image]", { position: { x: 3, y: 5 } });
+    expect(await sees()).toBe(first);
+  });
+
+  test("is another order with another action of a button", async () => {
+    await open("plain", "actions");
+    const card = await buys("text=Card");
+    await goesBack();
+    expect(await buys("text=Invoice")).not.toBe(card);
+    await goesBack();
+    expect(await buys("text=Card")).toBe(card);
+  });
+
+  test("is another order with another answer in a field that is like a token's", async () => {
+    await open("plain", "returns");
+    const first = await buys();
+    await goesBack();
+    await page.fill("[name=returns]", "yes");
+    expect(await buys()).not.toBe(first);
   });
 
   test("is another order with another button", async () => {
@@ -526,6 +557,6 @@ async function isRouted(): Promise<void> {
 /** By a link of the page, which a router follows. */
 async function visitsAgain(): Promise<void> {
   await page.click("#again");
-  await page.waitForSelector("form button");
+  await page.waitForSelector("form button, form [type=image]");
   await ready();
 }

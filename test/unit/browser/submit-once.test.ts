@@ -89,6 +89,7 @@ describe("an order", () => {
     ]),
     ["409 with Retry-After and no code", [409, { error: "busy" }, { "retry-after": "1" }]],
     ["503 with another code", [503, problem("out_of_order")]],
+    ["503 with a code like the guard's", [503, problem("connection_lost")]],
     ["a lost connection", lost],
     ["an answer that is broken off", brokenOff],
   ];
@@ -111,6 +112,14 @@ describe("an order", () => {
     ["the same", 422, problem("idempotency_conflict")],
     ["the same", 503, problem("out_of_order"), coded("submit_lock_lost")],
     ["the same", 503, problem("submit_lock_lost")],
+    // Codes of the shop's own, of which some are like the guard's in part.
+    ...["return_flight", "gift_container", "idempotency_in_flight", "submit_contended"].map(
+      (code): ["a new", ...Answer] => ["a new", 201, { items: [{ code }], order: 1 }],
+    ),
+    ...["invalid_contact", "unsupported_content", "delivery_in_flight", "link_lost"].flatMap(
+      (code): ["a new", ...Answer][] =>
+        [400, 409, 422].map((status) => ["a new", status, { code }]),
+    ),
     ...[401, 500, 501, 505].map((status): ["the same", ...Answer] => ["the same", status]),
   ];
   test.each(finals)(
@@ -317,7 +326,7 @@ describe("without a final answer", () => {
 });
 
 describe("calls with other content", () => {
-  const form = (size: string, file = "photo") => {
+  const form = (size: string, file: string | Uint8Array<ArrayBuffer> = "photo") => {
     const data = new FormData();
     data.set("size", size);
     data.set("file", new File([file], "image.jpg"));
@@ -341,6 +350,21 @@ describe("calls with other content", () => {
       "content type",
       (url) => [url, order],
       (url) => [url, { ...order, headers: { "content-type": "application/json" } }],
+    ],
+    [
+      "content encoding",
+      (url) => [url, order],
+      (url) => [url, { ...order, headers: { ...order.headers, "content-encoding": "gzip" } }],
+    ],
+    [
+      "byte that is not UTF-8",
+      (url) => [url, { ...order, body: new Uint8Array([8, 0xc8, 1]) }],
+      (url) => [url, { ...order, body: new Uint8Array([8, 0xc9, 1]) }],
+    ],
+    [
+      "byte of a file of a form",
+      (url) => [url, { method: "POST", body: form("S", new Uint8Array([0xff])) }],
+      (url) => [url, { method: "POST", body: form("S", new Uint8Array([0xfe])) }],
     ],
     [
       "Request",
