@@ -31,8 +31,10 @@ const bare = /^[!#-+\--:<-~]+$/;
  * @param lines the lines of the header as they were sent, such as Node's `headersDistinct` has them, or
  * the only one. Joined by a comma, as in `headers`, the lines `"a` and `b"` would read as one key.
  */
-export function parseIdempotencyKey(lines: string | readonly string[] = []): IdempotencyKey {
-  const [line, ...more] = [lines].flat();
+export function parseIdempotencyKey(
+  lines?: string | readonly string[] | null | undefined,
+): IdempotencyKey {
+  const [line, ...more] = [lines ?? []].flat();
   if (line === undefined) return { kind: "missing" };
   // Tests the untrimmed line, because trim() also removes spaces that are not ASCII.
   if (more.length > 0 || /[^\t -~]/.test(line)) return invalid;

@@ -113,8 +113,8 @@ type ErrorReason =
   | { readonly reason: "incomparable"; readonly status: 413 | 415 | 422 };
 
 /**
- * The answer of a guard for an error of `once`, `withLock` or a lease: the same status, code, headers
- * and text. Send its `status`, `headers` and `body`.
+ * The answer of a guard for an error of `once`, `withLock` or a lease, or for one that a lost lease has
+ * caused: the same status, code, headers and text. Send its `status`, `headers` and `body`.
  *
  * @example
  * ```ts
@@ -124,20 +124,23 @@ type ErrorReason =
  * ```
  *
  * @param accept the request's `Accept`: a page for a client that prefers HTML; else a problem document.
- * @returns `undefined` for any other error, also of this package: a wrong option, a value that JSON
- * cannot say, and what else only the application can fix.
+ * @returns `undefined` for any other error, which only the application can fix: a wrong option, …
  */
 export function problemOf(error: unknown, accept?: string): Problem | undefined {
   const reason = reasonOf(error);
   if (reason === undefined) return undefined;
-  const audience = { docs: undefined, isDerived: true, prefersPage: prefersHtml(accept) };
-  return problemFor(reason, audience);
+  return problemFor(reason, { docs: undefined, isDerived: true, prefersPage: prefersHtml(accept) });
 }
 
 const repeated = { expiresInMs: 0, sameSubmission: true, isCooldown: false };
 
-function reasonOf(error: unknown): RefusalReason | ErrorReason | undefined {
-  if (!isSubmitLockError(error)) return undefined;
+function reasonOf(error: unknown, depth = 0): RefusalReason | ErrorReason | undefined {
+  if (!isSubmitLockError(error)) {
+    // A lost lease causes other errors, such as the `AbortError` of work with its signal.
+    if (!(error instanceof Error) || depth === 10) return undefined;
+    const cause = reasonOf(error.cause, depth + 1);
+    return cause?.reason === "lost" ? cause : undefined;
+  }
   const ofGuard = { reason: "contended", answerUnavailable: false } as const;
   switch (error.code) {
     case "SUBMIT_LOCK_CONTENDED":

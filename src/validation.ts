@@ -45,7 +45,7 @@ export function checkOptionNames(owner: string, options: unknown, known: readonl
   for (const name of Object.keys(options)) {
     if (!known.includes(name)) {
       throw new InvalidOptionError(
-        `${owner} options: expected only ${known.join(", ")}, got the unknown option ${describe(name)}`,
+        `${owner} options: expected ${known.length === 0 ? "none" : `only ${known.join(", ")}`}, got the unknown option ${describe(name)}`,
       );
     }
   }

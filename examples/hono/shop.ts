@@ -7,7 +7,7 @@ import { Hono } from "hono";
 import { setSignedCookie } from "hono/cookie";
 import { parseSigned } from "hono/utils/cookie";
 import { Redis } from "ioredis";
-import { MemoryStore, RedisStore, SubmitLock } from "submit-lock";
+import { MemoryStore, problemOf, RedisStore, SubmitLock } from "submit-lock";
 import { leaseOf, submissionOf, submitGuard } from "submit-lock/fetch";
 import { placeOrder } from "../orders.ts";
 
@@ -49,7 +49,10 @@ app.get("/browser/:file{[\\w-]+\\.js}", async (c) => {
 app.post("/orders", (c) => checkout(c.req.raw));
 app.get("/orders/:number", (c) => c.text(`Order ${Number(c.req.param("number"))} is placed.`));
 // Hono itself answers 500 to every error, also to a lost lock.
-app.onError((error, c) => c.text("no order", "status" in error ? (error.status as 503) : 500));
+app.onError((error, c) => {
+  const problem = problemOf(error, c.req.header("accept")) ?? { status: 500, body: "no order" };
+  return new Response(problem.body, problem);
+});
 const port = Number(process.env["PORT"] ?? 3000);
 serve({ fetch: app.fetch, port, hostname: "127.0.0.1" }, (at) => {
   console.log(`A shop on Hono: http://127.0.0.1:${at.port}`);

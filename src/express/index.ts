@@ -9,7 +9,7 @@ import { type RequestLease, warnIfHeldToMaxHold } from "../http/request-lease.ts
 import { headersToRepeat } from "../http/stored-answer.ts";
 import type { Lease } from "../lock/lease.ts";
 import { ResponseCapture } from "../node/capture.ts";
-import { NodeExchange } from "../node/exchange.ts";
+import { isDisconnected, NodeExchange } from "../node/exchange.ts";
 import { contentAdapter, type RequestContent } from "../node/payload.ts";
 import { invalidOption, textOfThrown, warnOnce } from "../validation.ts";
 
@@ -203,7 +203,9 @@ async function run(
   }
   // The promise has settled, and the waiting client has no answer: a callback must be at work.
   const { clientLeft, isAnswered } = held.exchange;
-  const isUnseen = !isPromise || !(res.headersSent || isAnswered || clientLeft);
+  // The `close` of a response that was destroyed, as by a failed pipeline, is emitted a turn later.
+  const hasEnded = isAnswered || clientLeft || res.destroyed || isDisconnected(res.req, res);
+  const isUnseen = !isPromise || !(res.headersSent || hasEnded);
   if (passedOn) held.detached();
   else if (!isUnseen) held.finished();
   else {

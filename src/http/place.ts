@@ -1,16 +1,27 @@
 import { InvalidOptionError } from "../errors.ts";
-import { hasMembers } from "../validation.ts";
+import { hasMembers, invalidOption } from "../validation.ts";
 
-type Place = keyof typeof names;
+type Own = keyof typeof expected;
 
-const names = { express: "Express", koa: "Koa", fastify: "Fastify", fetch: "a framework of fetch" };
+/** The first argument of each guard, for a message. */
+const expected = {
+  express: "a request and a response of Express",
+  koa: "a context of Koa",
+  fastify: "a request and a reply of Fastify",
+  fetch: "a Request",
+};
+
+const names = {
+  ...{ express: "Express", koa: "Koa", fastify: "Fastify", fetch: "a framework of fetch" },
+  hono: "Hono",
+};
 
 /**
  * Returns a check of a guard's arguments, for its first request alone: throws an InvalidOptionError
  * that names the fix where another framework calls the guard, or a handler is passed. It throws at
  * once, because Express 4 and a router see no rejection.
  */
-export function placeCheck(own: Place): (...args: readonly unknown[]) => void {
+export function placeCheck(own: Own): (...args: readonly unknown[]) => void {
   let isInPlace = false;
   return (...args) => {
     if (!isInPlace) check(own, args);
@@ -18,24 +29,41 @@ export function placeCheck(own: Place): (...args: readonly unknown[]) => void {
   };
 }
 
-function check(own: Place, args: readonly unknown[]): void {
+function check(own: Own, args: readonly unknown[]): void {
   if (typeof args[0] === "function") {
     const mount = "mount it in front of the handler, as in router.post(path, guard, handler)";
     const fix = own === "koa" ? mount : "write guard.protect(handler)";
     throw new InvalidOptionError(`guard: expected a request, got a function: ${fix}`);
   }
   const place = placeOf(args);
-  if (place === undefined || place === own) return;
-  throw new InvalidOptionError(
-    `this is the guard of submit-lock/${own}, and ${names[place]} has called it: import { submitGuard } from "submit-lock/${place}"`,
-  );
+  if (place === own) return;
+  const call = "write (c) => handler(c.req.raw)";
+  if (place === "hono" && own === "fetch") {
+    throw new InvalidOptionError(`guard: expected a Request, got the context of Hono: ${call}`);
+  }
+  if (place !== undefined) {
+    const entry = place === "hono" ? `"submit-lock/fetch", and ${call}` : `"submit-lock/${place}"`;
+    throw new InvalidOptionError(
+      `this is the guard of submit-lock/${own}, and ${names[place]} has called it: import { submitGuard } from ${entry}`,
+    );
+  }
+  if (!fits(own, args)) throw invalidOption("guard", expected[own], args[0]);
 }
 
 /** Recognises a framework by what it passes to a handler; `undefined` if that is not certain. */
-function placeOf([first, second]: readonly unknown[]): Place | undefined {
+function placeOf([first, second]: readonly unknown[]): keyof typeof names | undefined {
   if (hasMembers(first, ["req", "res", "request", "response"])) return "koa";
+  if (hasMembers(first, ["req", "env", "var", "json"])) return "hono";
   if (hasMembers(first, ["raw"]) && hasMembers(second, ["raw"])) return "fastify";
   if (hasMembers(first, ["clone", "headers", "url"])) return "fetch";
   const isNode = hasMembers(first, ["headers", "httpVersion"]) && hasMembers(second, ["setHeader"]);
   return isNode ? "express" : undefined;
+}
+
+/** Whether the arguments have the least that a guard needs, as those of a test double do. */
+function fits(own: Own, [first, second]: readonly unknown[]): boolean {
+  if (own === "express") return hasMembers(first, ["headers"]) && hasMembers(second, ["setHeader"]);
+  if (own === "koa") return hasMembers(first, ["req", "res"]);
+  if (own === "fastify") return hasMembers(first, ["raw"]) && hasMembers(second, ["raw"]);
+  return hasMembers(first, ["headers", "url"]);
 }

@@ -70,7 +70,11 @@ export function submitGuard<Ctx extends AnyContext = Context>(
     if (admission.kind === "gone") ctx.respond = false;
     else if (admission.kind === "answer") {
       if (admission.code !== undefined) ctx.set("Submit-Lock-Code", admission.code);
-      await admission.answer(source);
+      try {
+        await admission.answer(source);
+      } catch (error) {
+        throw labelled(error, admission.code);
+      }
     } else if (admission.kind === "unlocked") {
       if (admission.submission) ctx.state["submission"] = admission.submission;
       await next();
@@ -96,6 +100,13 @@ export function submitGuard<Ctx extends AnyContext = Context>(
     checkPlace(ctx, next);
     return enter(ctx, next);
   };
+}
+
+/** Koa removes all headers before it answers an error, as of `ctx.throw`, and sets the error's own. */
+function labelled(error: unknown, code: string | undefined): unknown {
+  if (code === undefined || !(error instanceof Error) || !Object.isExtensible(error)) return error;
+  const { headers } = error as { headers?: object };
+  return Object.assign(error, { headers: { ...headers, "Submit-Lock-Code": code } });
 }
 
 function contentOf(ctx: AnyContext): RequestContent {

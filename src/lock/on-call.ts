@@ -116,7 +116,6 @@ export async function forget(
   commands: readonly CallerCommand[],
   options: ForgetOptions,
 ): Promise<ForgetResult> {
-  checkOptionNames("forget", options, ["id", "by", "reason"]);
   const { by, reason } = options;
   checkText("by", by, 64);
   checkText("reason", reason, 200);
@@ -157,7 +156,14 @@ export function statsOf(
   };
 }
 
-export async function check(runtime: LockRuntime, command: CallerCommand): Promise<void> {
+/** @param completes whether the lease of a submission is completed, or released. */
+export async function check(
+  runtime: LockRuntime,
+  command: CallerCommand,
+  completes: boolean,
+): Promise<void> {
+  const { times } = command;
+  const endsAt = performance.now() + times.acquireTimeoutMs;
   const attempt = await new Promise<SubmissionAttempt>((resolve) =>
     new Acquiring(runtime, command, resolve).begin(),
   );
@@ -166,23 +172,25 @@ export async function check(runtime: LockRuntime, command: CallerCommand): Promi
     throw new LockUnavailableError(`check() could not take its test lock: ${attempt.outcome}`);
   }
   const held = UserLease.heldOf(attempt.lease);
-  const { times } = command;
   // 1 ms more than the key's life: an extend to the life that it has would write nothing.
   const longer = { ...command, times: { ...times, ttlMs: times.ttlMs + 1 } };
   const extended = await within(
-    times.acquireTimeoutMs,
+    endsAt - performance.now(),
     new Promise<OwnedReply>((answer) =>
       write(runtime.store, "extend", { command: longer, deadlineMs: undefined, answer }),
     ),
   );
-  const [outcome, cause] = await new Promise<Parameters<OnReport<string>>>((resolve) => {
+  const ending = new Promise<Parameters<OnReport<string>>>((resolve) => {
     const ended: OnReport<string> = (...result) => resolve(result);
-    if (command.submission === undefined) held.release(ended);
-    else held.complete({ status: 204 }, 0, ended);
+    if (completes) held.complete({ status: 204 }, 0, ended);
+    else held.release(ended);
   });
+  // Without an answer it is sent on, for longer than the caller of a readiness check can wait.
+  const [outcome = "unconfirmed", cause] = (await within(endsAt - performance.now(), ending)) ?? [];
   if (extended?.kind !== "done") throw toLockError(extended, times.acquireTimeoutMs);
   if (outcome === "released" || outcome === "recorded") return;
-  throw cause ?? new LockUnavailableError(`check() could not release its test lock: ${outcome}`);
+  if (outcome === "unconfirmed") throw cause ?? toLockError(undefined, times.acquireTimeoutMs);
+  throw new LockUnavailableError(`check() could not release its test lock: ${outcome}`);
 }
 
 /**

@@ -90,7 +90,7 @@ export function resolveLockOptions(options: SubmitLockOptions): Resolved {
     keyOf: options.keyOf === undefined ? undefined : checkedKeys(options.keyOf, keyPrefix),
     times: resolveTimes(options),
     holder: checkHolder(options.holder),
-    seal: options.seal && new Seal(options.seal),
+    seal: options.seal === undefined ? undefined : new Seal(options.seal),
   };
 }
 

@@ -91,7 +91,7 @@ export class SubmitLock {
   acquire(userId: UserId, options?: AcquireOptions): Promise<SubmissionAttempt> {
     // An error that is thrown in this function rejects the promise.
     return new Promise((resolve) => {
-      const submission = options && this.#submission(userId, options);
+      const submission = options === undefined ? undefined : this.#submission(userId, options);
       const key = submitKey(this.keyPrefix, userId, this.#keyOf);
       if (this.#closed !== undefined) resolve(closedAttempt());
       else new Acquiring(this.#runtime, this.#command(key, submission), resolve).begin();
@@ -231,7 +231,11 @@ export class SubmitLock {
     const throwaway = () => this.#command(this.keyFor(`check-${uuid()}`), submission);
     // Two in one turn, as from two customers: a store that gathers calls asks now whether it may.
     const both = [throwaway(), throwaway()];
-    await Promise.all(both.map((command) => check(this.#runtime, { ...command, isCheck: true })));
+    // With submissions, one is completed and one released: a permission may be missing for either.
+    const checks = both.map((command, index) =>
+      check(this.#runtime, { ...command, isCheck: true }, submissions && index === 0),
+    );
+    await Promise.all(checks);
   }
 
   /**
@@ -263,6 +267,7 @@ export class SubmitLock {
    */
   async forget(userId: UserId, options: ForgetOptions): Promise<ForgetResult> {
     if (this.#closed !== undefined) throw closedAttempt().cause;
+    checkOptionNames("forget", options, ["id", "by", "reason"]);
     return await forget(this.#runtime, this.#recordsOf(userId, options.id), options);
   }
 
@@ -288,8 +293,8 @@ export class SubmitLock {
 
   #submission(userId: UserId, options: AcquireOptions): ResolvedSubmission {
     checkOptionNames("acquire", options, ["submission"]);
-    const { retainMs } = options.submission;
-    return this.#identified({ identity: identify(userId, options.submission), retainMs });
+    const identity = identify(userId, options.submission);
+    return this.#identified({ identity, retainMs: options.submission.retainMs });
   }
 
   #identified(options: IdentifiedOptions): ResolvedSubmission {

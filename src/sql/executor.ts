@@ -7,7 +7,7 @@ import { describe, hasMembers } from "../validation.ts";
  */
 export interface SqlExecutor {
   /** Resolves to rows that are objects: `{ rows }`, an array of rows, or `[rows, fields]`. */
-  query(text: string, params: unknown[]): PromiseLike<unknown>;
+  query(text: string, params: (string | number | null)[]): PromiseLike<unknown>;
 }
 
 /** The row of a submission: columns of text, so that no driver parses them. */
@@ -52,7 +52,7 @@ export function submissionsOf(result: unknown, more: readonly string[] = []): Su
 export async function send(
   tx: SqlExecutor,
   text: string,
-  params: unknown[],
+  params: (string | number | null)[],
   code: string | number,
   meaning: (cause: unknown) => Error,
 ): Promise<unknown> {
@@ -111,7 +111,7 @@ function hasCode(error: unknown, codes: readonly unknown[], depth = 0): boolean 
   const members = error as Record<string, unknown>;
   return (
     ["code", "errno", "originalCode"].some((name) => codes.includes(members[name])) ||
-    ["cause", "driverError", "driverAdapterError", "meta"].some((name) =>
+    ["cause", "original", "driverError", "driverAdapterError", "meta"].some((name) =>
       hasCode(members[name], codes, depth + 1),
     )
   );

@@ -140,12 +140,15 @@ describe("the permissions", () => {
     const needed = plain.filter((rule) => /^\+(?!info|evalsha)/.test(rule));
     expect(needed.length).toBeGreaterThan(5);
     for (const rule of needed) {
-      // A script that is known would need no EVAL.
-      await command(port, "script", "flush");
-      const lock = lockOn(ioredis6.connect(port, await allow(port, without(rule))));
-      const error = { code: "SUBMIT_LOCK_MISCONFIGURED" };
-      await expect(lock.check(), rule).rejects.toMatchObject(error);
-      expect(await denials(port)).toContain(rule.slice(1));
+      for (const submissions of [false, true]) {
+        // A script that is known would need no EVAL.
+        await command(port, "script", "flush");
+        await command(port, "acl", "log", "reset");
+        const lock = lockOn(ioredis6.connect(port, await allow(port, without(rule))));
+        const error = { code: "SUBMIT_LOCK_MISCONFIGURED" };
+        await expect(lock.check({ submissions }), rule).rejects.toMatchObject(error);
+        expect(await denials(port)).toContain(rule.slice(1));
+      }
     }
   });
 

@@ -194,6 +194,66 @@ test("the key is a property of the errors that know one", async () => {
   }
 });
 
+/** Guards whose own answer is an error, as `ctx.throw` makes one. */
+const throwing: Record<string, (lock: SubmitLock) => RequestListener | Promise<RequestListener>> = {
+  ...Object.fromEntries(
+    Object.entries({ "Koa 2": Koa2, "Koa 3": Koa3 }).map(([name, lib]) => [
+      name,
+      (lock: SubmitLock) => {
+        const app = new lib();
+        app.silent = true;
+        const userId = () => undefined;
+        const onAnonymous = (ctx: Koa3.Context, { problem }: { problem: { status: number } }) =>
+          ctx.throw(problem.status, "sign in", { headers: { "X-Shop": "ours" } });
+        return app.use(koaGuard({ lock, userId, onAnonymous })).callback() as RequestListener;
+      },
+    ]),
+  ),
+  "Express 5": (lock) => {
+    const userId = () => undefined;
+    const guard = expressGuard({
+      lock,
+      userId,
+      onAnonymous: (_req, _res, next, { problem: { status } }) =>
+        next(Object.assign(new Error("sign in"), { status, headers: { "X-Shop": "ours" } })),
+    });
+    return express5().post(
+      "/orders",
+      guard.protect(async () => {}),
+    );
+  },
+  "Fastify 5": async (lock) => {
+    const app = Fastify();
+    const userId = () => undefined;
+    const guard = fastifyGuard({
+      lock,
+      userId,
+      onAnonymous: (_request, reply, { problem: { status } }) => {
+        reply.header("X-Shop", "ours");
+        throw Object.assign(new Error("sign in"), { statusCode: status });
+      },
+    });
+    app.post(
+      "/orders",
+      guard.protect(async () => ({})),
+    );
+    await app.ready();
+    return (req, res) => app.routing(req, res);
+  },
+};
+test.each(Object.keys(throwing))(
+  "an answer of the application's own that is an error has the guard's code: %s",
+  async (name) => {
+    vi.spyOn(console, "error").mockImplementation(() => {});
+    const server = createServer(await throwing[name]?.(lockOver(new MemoryStore())));
+    const url = `http://127.0.0.1:${await listen(server)}/orders`;
+    const { headers, status } = await fetch(url, { method: "POST" });
+    const sent = ["submit-lock-code", "x-shop"].map((each) => headers.get(each));
+    expect([status, ...sent]).toEqual([401, "submit_anonymous", "ours"]);
+    server.close();
+  },
+);
+
 describe("an error of a handler on fetch", () => {
   const failing = (work: (lease: Lease) => Promise<Response>) => {
     const guard = fetchGuard({ lock: lockOver(new MemoryStore()), userId: () => "42" });

@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from "node:timers/promises";
 import express, { type RequestHandler } from "express";
 import supertest from "supertest";
 import { afterEach, describe, expect, test } from "vitest";
@@ -7,6 +8,7 @@ import {
   InvalidValueError,
   isSubmitLockError,
   LockClosedError,
+  LockContendedError,
   LockLostError,
   LockMisconfiguredError,
   MemoryStore,
@@ -126,6 +128,25 @@ const refused: [code: string, (door: Door, doors: Doors) => Promise<unknown>][] 
     },
   ],
 ];
+
+test("an abort that a lost lease has caused is the answer for that lease, and no other error is", async () => {
+  const store = new MemoryStore();
+  const lock = openLock({ store, ttlMs: 200, maxHoldMs: 200, acquireTimeoutMs: 60 });
+  const aborted = await lock
+    .once(freshUser(), { id: "1" }, ({ signal }) => sleep(10_000, 1, { signal }))
+    .catch((error) => error);
+  expect(aborted).toMatchObject({ name: "AbortError" });
+  const lost = { status: 503, code: "submit_lock_lost" };
+  expect(problemOf(aborted)).toMatchObject(lost);
+  expect(problemOf(new Error("the payment failed", { cause: aborted }))).toMatchObject(lost);
+  const contended = new LockContendedError("another one's", 1);
+  for (const cause of [contended, new LockClosedError("closed"), "text", undefined]) {
+    expect(problemOf(new Error("the payment failed", { cause }))).toBe(undefined);
+  }
+  const circle = new Error("a circle");
+  circle.cause = circle;
+  expect(problemOf(circle)).toBe(undefined);
+});
 
 test.each(refused)("%s of once is what the guard answers (%#)", async (code, refuse) => {
   const [one, other] = [openDoors(), openDoors()];

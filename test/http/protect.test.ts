@@ -1,4 +1,6 @@
 import { createServer, type Server } from "node:http";
+import { Readable } from "node:stream";
+import { pipeline } from "node:stream/promises";
 import { setTimeout as sleep } from "node:timers/promises";
 import express5, { type ErrorRequestHandler, type RequestHandler, type Response } from "express";
 import express4 from "express4";
@@ -7,7 +9,7 @@ import { afterEach, beforeEach, describe, expect, type MockInstance, test, vi } 
 import type * as expressEntry from "../../src/express/index.ts";
 import { type SubmitGuard, submitGuard } from "../../src/express/index.ts";
 import type * as coreEntry from "../../src/index.ts";
-import { RedisStore, type SubmitLock } from "../../src/index.ts";
+import { MemoryStore, RedisStore, SubmitLock } from "../../src/index.ts";
 import { freshUser } from "../support/ids.ts";
 import { closeLocks, openLock } from "../support/locks.ts";
 import { until } from "../support/until.ts";
@@ -161,6 +163,41 @@ describe("protect", () => {
       await expect(supertest(app).post("/orders")).rejects.toThrow();
       expect(errors).toEqual([]);
     });
+  });
+});
+
+describe.each([
+  { name: "Express 4", lib: express4 },
+  { name: "Express 5", lib: express5 },
+])("protect on $name, where the handler breaks its response off", ({ lib }) => {
+  const breaking: [string, (req: express5.Request, res: express5.Response) => Promise<void>][] = [
+    [
+      "a pipeline that has failed",
+      async (_req, res) => {
+        const source = new Readable({ read: () => source.destroy(new Error("no more")) });
+        await pipeline(source, res).catch(() => {});
+      },
+    ],
+    ["a response that is destroyed", async (_req, res) => void res.destroy()],
+    ["a request that is destroyed", async (req) => void req.destroy()],
+    ["a socket that is destroyed", async (req) => void req.socket.destroy()],
+    [
+      "a response that is destroyed behind its head",
+      async (_req, res) => {
+        res.flushHeaders();
+        res.destroy();
+      },
+    ],
+  ];
+  test.each(breaking)("the user is free at once behind %s", async (_what, handler) => {
+    const lock = new SubmitLock({ store: new MemoryStore() });
+    const guard = submitGuard({ lock, userId: () => "42" });
+    const server = createServer(lib().post("/orders", guard.protect(handler)));
+    const url = `http://127.0.0.1:${await listen(server)}/orders`;
+    const answer = fetch(url, { method: "POST" }).then((answer) => answer.text());
+    await expect(answer).rejects.toThrow();
+    await until(() => canAcquire(lock, "42"), { what: "the lock to be free", boundMs: 10_000 });
+    server.close();
   });
 });
 

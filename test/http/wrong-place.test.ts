@@ -2,6 +2,7 @@ import { createServer, type RequestListener } from "node:http";
 import express5 from "express";
 import express4 from "express4";
 import Fastify from "fastify";
+import { type Handler, Hono } from "hono";
 import Koa3 from "koa";
 import Koa2 from "koa2";
 import { describe, expect, test } from "vitest";
@@ -81,6 +82,38 @@ test.each(Object.keys(mounted).filter((guard) => !guard.startsWith("fetch")))(
     expect(() => call(new Request("http://shop.example"))).toThrow(/"submit-lock\/fetch"$/);
   },
 );
+
+describe("on Hono", () => {
+  test.each(Object.keys(mounted))(
+    "the guard of %s names what to write, at every click",
+    async (guard) => {
+      const said: string[] = [];
+      const app = new Hono().post("/orders", mounted[guard] as Handler);
+      app.onError((error, c) => {
+        said.push(error.message);
+        return c.text("", 500);
+      });
+      for (let click = 1; click <= 2; click++) await app.request("/orders", { method: "POST" });
+      const text = guard.startsWith("fetch")
+        ? "guard: expected a Request, got the context of Hono: write (c) => handler(c.req.raw)"
+        : `this is the guard of submit-lock/${guard.replace(", protect", "")}, and Hono has called it: import { submitGuard } from "submit-lock/fetch", and write (c) => handler(c.req.raw)`;
+      expect(said).toEqual([text, text]);
+    },
+  );
+});
+
+test.each([
+  ["nothing", undefined, "undefined"],
+  ["a URL", "http://shop.example/orders", ".*"],
+  ["an event of a serverless platform", { rawPath: "/orders", requestContext: {} }, "an object"],
+  ["the request of Hono", { raw: new Request("http://shop.example"), url: "/orders" }, "an object"],
+  ["a number", 42, "42"],
+])("called with %s, each guard says what it expects", (_what, argument, came) => {
+  for (const [guard, call] of Object.entries(mounted)) {
+    const text = new RegExp(`^guard: expected a (request|context|Request).*, got ${came}$`);
+    expect(() => (call as (argument: unknown) => unknown)(argument), guard).toThrow(text);
+  }
+});
 
 test("guard(handler) names protect, and on Koa the place of the guard", () => {
   const call = (guard: unknown) => () => (guard as (handler: () => never) => unknown)(never);

@@ -159,7 +159,7 @@ describe.each(ofIoredis)("rule 22: the database is proved, with $name", ({ conne
     const user = freshUser();
     const checked = await lock.check().catch((error: unknown) => error);
     expect(checked).toBeInstanceOf(LockMisconfiguredError);
-    expect((checked as Error).message).toMatch(/does not have the database/);
+    expect((checked as Error).message).toMatch(/does not have the client's database/);
     expect(causeOf(await lock.acquire(user))).toBeInstanceOf(LockMisconfiguredError);
     expect(await isIn(0, user)).toBe(false);
   });

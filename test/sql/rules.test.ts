@@ -247,7 +247,7 @@ await onEachDatabase((db) => {
       }),
     );
     await expect(run).rejects.toMatchObject({ code: "SUBMIT_LOCK_INVALID_VALUE", status: 500 });
-    await expect(run).rejects.toThrow(/leave the transaction, and nothing has happened/);
+    await expect(run).rejects.toThrow(/Leave the transaction, and nothing has happened/);
     expect(await ledgerOf(db, fresh.item)).toEqual(noOrder);
     await inTransaction(db, (tx) => order(tx, fresh));
     expect(await ledgerOf(db, fresh.item)).toEqual(oneOrder);

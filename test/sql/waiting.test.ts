@@ -20,7 +20,7 @@ const endings = ["commits", "rolls back", "dies"] as const;
 function dyingBehind(session: Session, statements: number): SqlExecutor & { sent: number } {
   const dying = {
     sent: 0,
-    async query(text: string, params: unknown[]) {
+    async query(text: string, params: (string | number | null)[]) {
       const result = await session.query(text, params);
       if (++dying.sent === statements) {
         session.die();

@@ -157,6 +157,9 @@ const places: Record<string, { readonly pass: (given: never) => unknown; readonl
     pass: (seal) => new SubmitLock({ store, seal }),
     rows: [
       ["key", "seal", "{ keys }", "a string"],
+      ["", "seal", "{ keys }", "a string"],
+      [null, "seal options", "an object", "null"],
+      [false, "seal options", "an object", "false"],
       [{ keys: "s".repeat(44) }, "seal.keys", "32 bytes", "a string of length 44"],
       [{}, "seal.keys", "an array with at least one key", "undefined"],
       [{ keys: [] }, "seal.keys", "an array with at least one key", "an array"],

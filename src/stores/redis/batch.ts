@@ -117,10 +117,16 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
     const keys: string[] = [];
     const floorUs = this.#command.headLength === 2 ? clock.floorUs(node) : 0;
     const args = this.#command.head?.({ command, deadlineMs, floorUs }) ?? [];
-    for (const request of requests) {
-      request.deadlineMs = deadlineMs;
-      this.#command.add(request, keys, args, this.#connections.recordKey);
+    try {
+      for (const request of requests) {
+        this.#command.add(request, keys, args, this.#connections.recordKey);
+      }
+    } catch {
+      // The application may have changed a member of its client.
+      answerAll(requests, { kind: "unsent", reason: "the Redis client throws" });
+      return;
     }
+    for (const request of requests) request.deadlineMs = deadlineMs;
     const sentAt = performance.now();
     const answered = (result: CallResult): void => {
       // Rule 2: nothing was executed, so write them again. Rule 9 chooses the connection anew.

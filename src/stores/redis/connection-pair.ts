@@ -193,7 +193,11 @@ export class ConnectionPair {
 
   #close(): void {
     this.#forgetErrors();
-    this.#primary.unwatch();
+    try {
+      this.#primary.unwatch();
+    } catch {
+      // The application may have changed a member of its client, and `close` never rejects.
+    }
     this.#closeSecond();
   }
 
