@@ -125,18 +125,30 @@ function readAuthority(file: string): string {
 async function proved(client: ClientPort) {
   const { address, keyPrefix: clientPrefix = "", user } = client;
   const database = client.isCluster ? undefined : client.database;
-  await connected(client);
+  const failures = await connected(client);
+  // ioredis 5 is ready before the server has answered its AUTH: this answer is behind that one.
+  const asked = client.isCluster ? undefined : client.eval("return 1", { keys: [], args: [] });
+  await answerOf(address, Promise.resolve(asked)).catch((error) => failures.push(error));
+  const refused = failures.find((error) => refusals.password.test(plainError(error).message));
+  if (refused !== undefined) fail(client)(refused);
   if (client.needsProof) await answerOf(address, client.askDatabase()).catch(fail(client));
   return { address, client, database, clientPrefix, user };
 }
 
-/** Waits until the client is connected. Only its error events have the reason why it cannot. */
-async function connected(client: ClientPort): Promise<void> {
+/**
+ * Waits until the client is connected. Only its error events have the reason why it cannot.
+ * @returns the errors of these events, to which later ones are added.
+ */
+async function connected(client: ClientPort): Promise<unknown[]> {
+  const failures: unknown[] = [];
   const { address, advice = "it is not connected" } = client;
   const isUp = new Promise<void>((up, failed) => {
     client.ignoreErrors();
     client.watch({
-      failed,
+      failed: (error) => {
+        failures.push(error);
+        failed(error);
+      },
       // A node of a Cluster may be up before the Cluster is.
       up: () => client.status === "ready" && up(),
       // The event with the reason may follow this one.
@@ -145,9 +157,10 @@ async function connected(client: ClientPort): Promise<void> {
   });
   isUp.catch(() => {});
   client.wake?.();
-  if (client.status === "ready") return;
+  if (client.status === "ready") return failures;
   if (client.status === "wait") throw new CliError(`${address}: ${advice}`);
   await answerOf(address, isUp).catch(fail(client));
+  return failures;
 }
 
 function fail({ address, database }: ClientPort): (error: unknown) => never {

@@ -147,6 +147,14 @@ test("the commands run in a CommonJS project with ioredis 5, also on its own loc
   const examined = await project.submitLock(["doctor"], env);
   expect(examined.stderr).toBe("");
   expect(examined.stdout).toContain("acquire, extend and release of a lock work");
+
+  // Redis lets the user of the shop's lock in without a password, and refuses this one.
+  const refused = { ...env, REDIS_URL: `redis://nobody:bad@127.0.0.1:${sharedRedisPort()}` };
+  for (const command of [["show", "42"], ["list"], ["answers", "42"], ["doctor"]]) {
+    const ended = await project.submitLock(command, refused);
+    expect(ended).toMatchObject({ code: 4, stdout: "" });
+    expect(ended.stderr).toContain("rejected the user name or password");
+  }
 });
 
 describe("TypeScript", () => {

@@ -55,6 +55,12 @@ describe("properties", () => {
   });
 });
 
+test("a request without the header has none, as `headers.get` says it, too", () => {
+  for (const none of [null, undefined, [], "", " "]) {
+    expect(parseIdempotencyKey(none)).toEqual({ kind: "missing" });
+  }
+});
+
 test.each([
   ["8e03978e-40d5-43dd-bc93-6894a57f9324", "8e03978e-40d5-43dd-bc93-6894a57f9324"],
   ['"8e03978e"', "8e03978e"],

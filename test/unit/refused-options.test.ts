@@ -153,6 +153,26 @@ const places: Record<string, { readonly pass: (given: never) => unknown; readonl
       [{ why: "x" }, "id, by, reason", '"why"'],
     ],
   },
+  "forget's options": {
+    pass: (options) => lock.forget("42", options),
+    rows: [
+      [undefined, "forget options", "an object", "undefined"],
+      [null, "forget options", "an object", "null"],
+    ],
+  },
+  "acquire's options": {
+    pass: (options) => lock.acquire("42", options),
+    rows: [
+      [null, "acquire options", "an object", "null"],
+      [{}, "submission options", "an object", "undefined"],
+      [{ submission: undefined }, "submission options", "an object", "undefined"],
+      [{ submission: "cart 7" }, "submission options", "an object", '"cart 7"'],
+    ],
+  },
+  "a MemoryStore's options": {
+    pass: (options) => new MemoryStore(options),
+    rows: [[{ ttlMs: 1 }, "MemoryStore options", "none", '"ttlMs"']],
+  },
   "a seal": {
     pass: (seal) => new SubmitLock({ store, seal }),
     rows: [

@@ -171,6 +171,7 @@ test("errors are known by their codes, also where they are wrapped", () => {
     ...[{ code: "40001" }, { code: "40P01" }, { errno: 1213 }, { errno: 1020 }, { code: "P2034" }],
     new Error("drizzle", { cause: { code: "40001" } }),
     { driverError: { errno: 1213 } },
+    Object.assign(new Error("Sequelize"), { original: { code: "40001" } }),
     ...["40P01", "1213"].map((originalCode) => ({
       code: "P2010",
       meta: { driverAdapterError: { cause: { originalCode } } },
