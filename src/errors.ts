@@ -183,7 +183,10 @@ export class LockMisconfiguredError extends SubmitLockError {
   readonly expose = false;
 }
 
-/** `close` was called: the lock takes no new work, and gives up a complete that is not answered. */
+/**
+ * `close` was called: the lock takes no new work, and no longer sends a complete that Redis has not
+ * answered.
+ */
 export class LockClosedError extends SubmitLockError {
   override readonly name = "LockClosedError";
   readonly code = "SUBMIT_LOCK_CLOSED";

@@ -1,4 +1,4 @@
-/** How long an answer is awaited, unless the page says otherwise. */
+/** How long `submitOnce` waits for the final answer by default, all tries together, in ms. */
 export const TIMEOUT_MS = 30_000;
 /** A timer that is set for more than 2³¹ ms fires at once. */
 export const LONGEST_TIMER_MS = 2e9;

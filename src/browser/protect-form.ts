@@ -6,7 +6,10 @@ const TOKENS = /csrf|token|captch|turnsti|nonce/i;
 
 /** The options of {@link protectForm}. */
 export interface ProtectFormOptions {
-  /** Which order this is. @defaultValue the page, the form's `action`, and its place among those */
+  /**
+   * The name of the order.
+   * @defaultValue the page, the form's `action`, and its place in the page
+   */
   readonly name?: string | undefined;
   /** The name of the field with the id. @defaultValue `"submissionId"` */
   readonly field?: string | undefined;

@@ -1,11 +1,13 @@
 import { realpathSync } from "node:fs";
 import { createRequire } from "node:module";
+import { isSubmitLockError } from "../errors.ts";
 import { submitKey } from "../lock/submit-key.ts";
+import { textOfThrown } from "../validation.ts";
 import { answers, forget } from "./answers.ts";
 import { connect } from "./connect.ts";
 import { Arguments, type CliTarget, type Context, helpOf } from "./context.ts";
 import { doctor } from "./doctor.ts";
-import { exitCode, toCliError } from "./failure.ts";
+import { CliError, exitCode, toCliError } from "./failure.ts";
 import { free } from "./free.ts";
 import { list } from "./list.ts";
 import { show } from "./show.ts";
@@ -40,6 +42,7 @@ export async function main(argv: readonly string[], terminal: Terminal): Promise
     }
     const open = async () => {
       connection = await connect(args, terminal.env);
+      if (args.takesUser) checkKey(connection, user);
       return connection;
     };
     return (await commands[name]?.({ args, terminal, open })) ?? exitCode.done;
@@ -48,5 +51,15 @@ export async function main(argv: readonly string[], terminal: Terminal): Promise
     // `visible`, because the message may repeat an argument.
     terminal.warn([`submit-lock: ${visible(failure.message)}`]);
     return failure.exitCode;
+  }
+}
+
+/** An error of the shop's `keyOf` must not look like a failure of Redis. */
+function checkKey({ locks: [lock] }: CliTarget, user: string): void {
+  try {
+    lock.keyFor(user);
+  } catch (error) {
+    if (isSubmitLockError(error)) throw error;
+    throw new CliError(`keyOf of the lock refuses this user id (${textOfThrown(error)})`);
   }
 }

@@ -45,10 +45,12 @@ function adviceOn(found: Found, args: Arguments): string[] {
     args.suggest(`free --id ${quoted(found.id)} --reason ${quoted(why)}${now}`);
   const click =
     "clockSetBack" in found
-      ? "the click cuts the time to ttlMs, 10 s by default"
-      : "the click gives the lock maxHoldMs to live, 1 min by default";
+      ? "cuts the time to ttlMs, 10 s by default"
+      : "gives the lock maxHoldMs to live, 1 min by default";
   const isLong = left === "forever" || "clockSetBack" in found;
-  const wait = isLong ? `let the customer click once, then wait: ${click}` : `wait ${left}`;
+  const wait = isLong
+    ? `ask the customer to click once, which ${click}, and wait for that time`
+    : `wait ${left}`;
   switch (stateOf(found)) {
     case "working":
       return [
@@ -196,7 +198,7 @@ export function effectOfFree(found: Found): string {
   const left = duration(found.expiresInMs);
   const lookFirst = "Look for the order and the payment first.";
   const effects: Readonly<Record<LockState, string>> = {
-    working: `free asks the process to stop, by the signal of its handler (ask its developers, or read the route). The next order can start when the lock runs out, in ${longestWait(found)} at most, whether or not this one has stopped: two charges are possible. free undoes nothing that the order has done. ${lookFirst}`,
+    working: `free asks the process to stop: it aborts the signal that the handler has, and some handlers do not obey it (ask its developers, or read the route). The next order can start when the lock runs out, in ${longestWait(found)} at most, whether or not this one has stopped: two charges are possible. free undoes nothing that the order has done. ${lookFirst}`,
     silent: `The lock ends by itself in ${left}. Freeing it will not help the user sooner; it only stops the process from renewing it. ${lookFirst}`,
     unknown: `free without --now ${"clockSetBack" in found ? "cuts the time to ttlMs, as the next click does" : left === "forever" ? "gives it an expiry, ttlMs" : "leaves the user locked out for the time above"}. The lock's holder may still be at work. ${lookFirst}`,
     freed:

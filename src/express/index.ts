@@ -121,7 +121,7 @@ export function submitGuard<Req extends IncomingMessage = Request>(
         if (code !== undefined && !res.headersSent) res.setHeader("Submit-Lock-Code", code);
         await admission.answer(req as Req, res as Response, (error) => {
           const why =
-            "one of the guard's functions that answer (onContended and the others) called next() without an error. Send an answer, or call next(error)";
+            "onContended, or another function that answers for the guard, called next() without an error. Send an answer, or call next(error)";
           next(goesOn(error) ? new AnsweredTwiceError(why) : error);
         });
         return;

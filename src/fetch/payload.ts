@@ -59,8 +59,8 @@ function tooLong(): NoFingerprintError {
 }
 
 /**
- * Parses a body, so that two spellings of one content are equal. Returns the bytes of a body that is
- * too long, of another type or charset, does not parse, or could be mistaken for another one.
+ * Parses JSON and forms, so that two spellings of one content are equal, and leaves out the boundary of a
+ * form with files. Any other body is returned as bytes: one that is too long or does not parse, too.
  */
 function contentOf(bytes: Buffer, type: string, except?: readonly string[]): unknown {
   const boundary = /^multipart\/.*?\bboundary=(?:"([^"]+)"|([^\s;"]+))/i.exec(type);

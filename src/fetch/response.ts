@@ -26,7 +26,10 @@ function isChunked({ headers }: Response): boolean {
   return headers.has("transfer-encoding") || headers.has("trailer");
 }
 
-/** Libraries have a `Response` of their own, whose headers the platform reads as a plain object. */
+/**
+ * Copies the head of a library's own `Response`, whose headers the platform would read as a plain
+ * object, and lose.
+ */
 export function headOf(response: Response): ResponseInit {
   if (response instanceof Response) return response;
   const { headers, status, statusText } = response as Response;

@@ -180,7 +180,7 @@ async function decide<Source, Args extends unknown[]>(
   }
 }
 
-/** Warns of a refused image or page: the guard is mounted on the whole application. */
+/** Warns that a GET was refused: the guard is probably mounted on the whole application. */
 function warnOfReads(): void {
   warnOnce(
     "SUBMIT_LOCK_GUARDED_READ",

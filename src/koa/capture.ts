@@ -25,7 +25,10 @@ export class ContextCapture implements Capture {
   isDone = false;
   /** The body when middleware around the guard had answered, and the status that was set later. */
   #late: { readonly body: unknown; status?: number } | undefined;
-  /** The web stream that was the body when everything downstream had settled. */
+  /**
+   * The body when everything downstream had settled, if it was a web stream: `answer` looks whether
+   * it has failed.
+   */
   #web: ReadableStream | null | undefined;
 
   constructor(ctx: AnyContext, wanted: WantedAnswer) {
@@ -54,7 +57,10 @@ export class ContextCapture implements Capture {
     });
   }
 
-  /** Reads the answer once everything downstream has settled: outer middleware may change it. */
+  /**
+   * Reads the answer as soon as everything downstream has settled, before outer middleware changes
+   * it.
+   */
   settled(): void {
     if (this.#hasFailed || this.#ctx.respond === false) return;
     const { body, status } = this.#ctx;

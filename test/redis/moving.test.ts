@@ -83,7 +83,10 @@ test.each([
 test("P10: the commands have the keys of --config", async () => {
   const file = configModule(
     `export const redis = new Redis({ port: ${redis.port}, host: "127.0.0.1", keyPrefix: "{a}:" });
-     const keyOf = (id) => "shop:" + id + ":lock";
+     const keyOf = (id) => {
+       if (id === "gone") throw new Error("no such user");
+       return "shop:" + id + ":lock";
+     };
      export default new SubmitLock({ store: new RedisStore(redis), keyPrefix: "shop:", keyOf });`,
   );
   const client = ioredis6.connect(redis.port, { keyPrefix: "{a}:" });
@@ -103,6 +106,13 @@ test("P10: the commands have the keys of --config", async () => {
   expect(answers).toMatchObject({ userId: "auth0|42", answers: [{}] });
   const shown = await run("show", "a%41", "--json");
   expect(JSON.parse(shown.stdout)).toMatchObject({ userId: "a%41", state: "foreign" });
+  for (const command of ["show", "answers", "free"]) {
+    const refused = await run(command, "gone", command === "free" ? "--dry-run" : "--json");
+    expect(refused).toMatchObject({ code: 2, stdout: "" });
+    expect(refused.stderr).toContain(
+      "keyOf of the lock refuses this user id (Error: no such user)",
+    );
+  }
   const { id } = JSON.parse(shown.stdout);
   const freed = await run("free", "a%41", "--id", id, "--reason", "ticket 7");
   expect(freed.stdout).toContain("can order again now");

@@ -13,7 +13,10 @@ export class DatabaseProof {
   #proved: { readonly database: number; readonly connection: unknown } | undefined;
   #asked: { readonly connection: unknown } | undefined;
 
-  /** @param follow counts an answer that is missing as a silence of the connection (rule 9). */
+  /**
+   * @param follow reports the result of a call; without an answer, the connection counts as silent
+   * (rule 9).
+   */
   constructor(client: ClientPort, follow: Follow) {
     this.#client = client;
     this.#follow = follow;

@@ -47,7 +47,7 @@ export class Gathering {
   readonly #verdicts = new WeakMap<ServerPort | LockTimes, Verdict>();
   readonly #alone = new Map<number, { readonly name: string; readonly until: number }>();
 
-  /** @param follow counts an answer that is missing as a silence of the connection (rule 9). */
+  /** @param follow notices an answer; without one, the connection counts as silent (rule 9). */
   constructor(client: ClientPort, follow: Follow = () => {}) {
     this.#client = client;
     this.#follow = follow;
@@ -149,7 +149,7 @@ export async function askSharing(
   }
   warnOnce(
     "SUBMIT_LOCK_SHARDED_REDIS",
-    `${server.address} keeps keys on more than one shard, and the client is none of a Cluster. Each lock is a call of its own. Use a Cluster client where the server is in cluster mode.`,
+    `${server.address} keeps keys on more than one shard or is in cluster mode, and the client is not one of a Cluster. Each lock is a call of its own. Use a Cluster client where the server is in cluster mode.`,
   );
   return "no";
 }

@@ -132,7 +132,7 @@ describe("show tells of a lock", () => {
         "Redis' clock was set back",
         "for another 1 h",
         "to ttlMs",
-        "click once, then wait",
+        "click once, which cuts",
         "--now 42",
       ],
       ["since", "renewed  "],
@@ -244,7 +244,8 @@ describe("list", () => {
 
   test("counts and shows the keys that are of no user id", () => {
     const strange = ["lock:submit:auth0|42", "lock:submit:%zz\u0007"];
-    const text = "2 keys under this prefix are of no user id, and may be locks of another program";
+    const text =
+      "2 keys under this prefix are of no user id, and may be locks of another program, or of a keyOf that hashes the id";
     const named = `${text}: lock:submit:auth0|42, lock:submit:%zz\\u{7}`;
     expect(list({ locks: [], strange })).toContain(named);
     expect(list({ locks: [], strange }, "--no-ids")).toContain(text);
