@@ -9,8 +9,8 @@ export const longestCooldownMs = 60_000;
 export const notARecord =
   "the record's key has a value that submit-lock did not write. Delete it, or set another keyPrefix";
 
-/** A user and a password, or parameters that may hold them, within a URL. */
-const mayHaveSecret = /:.*@|:\/\/.*\?/s;
+/** A user and a password, or parameters that may hold them, of a URL or a connection string. */
+const mayHaveSecret = /:.*@|:\/\/.*\?|pass(word)?=/is;
 
 /** Describes a wrong value for a message: its text if that is short and no secret, or its kind. */
 export function describe(value: unknown): string {

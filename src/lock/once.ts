@@ -105,7 +105,7 @@ function contendedError(
   }
   if (sameSubmission) {
     return new LockContendedError(
-      "the same submission is in flight. Try again in a moment: it does not run twice",
+      `the same submission is in flight${ownHolder}. Try again in a moment: it does not run twice`,
       expiresInMs,
       { sameSubmission },
     );

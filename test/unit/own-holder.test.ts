@@ -49,6 +49,15 @@ const holders: [name: string, run: Run][] = [
 
 const ours = "in this process. If that is the request or the work that asks, use the lease it has";
 
+test("once inside of once for the same submission says so, too", async () => {
+  const [user, submission] = [freshUser(), { id: "the cart" }];
+  const again = () => lock.once(user, submission, async () => 7, { waitMs: 0 });
+  await expect(lock.once(user, submission, again)).rejects.toMatchObject({
+    sameSubmission: true,
+    message: expect.stringMatching(new RegExp(`^the same submission is in flight ${ours}`)),
+  });
+});
+
 describe.each(holders)("inside %s", (_holder, hold) => {
   test.each(calls)("%s for the same user says that the holder is near", async (_name, call) => {
     const user = freshUser();

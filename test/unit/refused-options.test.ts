@@ -366,7 +366,12 @@ describe("no message shows a secret", () => {
   };
 
   test.each(Object.entries(places))("where it was passed as %s", (_name, pass) => {
-    for (const secretText of [url, ":hunter2@10.0.0.7:6379", "redis://h?password=hunter2"]) {
+    for (const secretText of [
+      url,
+      ":hunter2@10.0.0.7:6379",
+      "redis://h?password=hunter2",
+      "h:6379,password=hunter2",
+    ]) {
       let message = "";
       try {
         pass(secretText as never);
