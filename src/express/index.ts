@@ -203,9 +203,8 @@ async function run(
   }
   // The promise has settled, and the waiting client has no answer: a callback must be at work.
   const { clientLeft, isAnswered } = held.exchange;
-  // The `close` of a response that was destroyed, as by a failed pipeline, is emitted a turn later.
-  const hasEnded = isAnswered || clientLeft || res.destroyed || isDisconnected(res.req, res);
-  const isUnseen = !isPromise || !(res.headersSent || hasEnded);
+  const hasAnswered = res.headersSent || isAnswered || clientLeft || isBrokenOff(res);
+  const isUnseen = !isPromise || !hasAnswered;
   if (passedOn) held.detached();
   else if (!isUnseen) held.finished();
   else {
@@ -218,6 +217,11 @@ async function run(
     }
     held.detached(warnIfHeldToMaxHold);
   }
+}
+
+/** Whether a failed pipeline, say, has destroyed the response: its `close` is emitted a turn later. */
+function isBrokenOff(res: ServerResponse): boolean {
+  return res.destroyed || isDisconnected(res.req, res);
 }
 
 /** Headers that were set before stay, such as those of CORS. */

@@ -119,6 +119,7 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
     const args = this.#command.head?.({ command, deadlineMs, floorUs }) ?? [];
     try {
       for (const request of requests) {
+        request.deadlineMs = deadlineMs;
         this.#command.add(request, keys, args, this.#connections.recordKey);
       }
     } catch {
@@ -126,7 +127,6 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
       answerAll(requests, { kind: "unsent", reason: "the Redis client throws" });
       return;
     }
-    for (const request of requests) request.deadlineMs = deadlineMs;
     const sentAt = performance.now();
     const answered = (result: CallResult): void => {
       // Rule 2: nothing was executed, so write them again. Rule 9 chooses the connection anew.
