@@ -1,8 +1,10 @@
 import { createServer, type RequestListener } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
+import { getRequestListener } from "@hono/node-server";
 import express5 from "express";
 import express4 from "express4";
 import Fastify from "fastify";
+import { Hono } from "hono";
 import Koa3 from "koa";
 import Koa2 from "koa2";
 import { afterEach, describe, expect, test, vi } from "vitest";
@@ -14,6 +16,7 @@ import {
   LockLostError,
   type LockStore,
   MemoryStore,
+  problemOf,
   SubmitLock,
 } from "../../src/index.ts";
 import { submitGuard as koaGuard } from "../../src/koa/index.ts";
@@ -64,6 +67,21 @@ apps["Fastify 5"] = async (lock, handler) => {
   app.post("/orders", place);
   await app.ready();
   return (req, res) => app.routing(req, res);
+};
+
+// Its own error handler reads no status, so the documents show this one.
+apps["Hono with problemOf"] = async (lock, handler) => {
+  const app = new Hono();
+  const guard = fetchGuard({ lock, userId: () => "42", idempotency: {} });
+  const place = guard.protect(async (request: Request) =>
+    Response.json(await handler(leaseOf(request))),
+  );
+  app.post("/orders", (c) => place(c.req.raw));
+  app.onError((error) => {
+    const problem = problemOf(error) ?? { status: 500, body: "no order" };
+    return new Response(problem.body, problem);
+  });
+  return getRequestListener(app.fetch);
 };
 
 /** What Redis says is nothing for a client. */
@@ -161,8 +179,8 @@ describe.each(Object.keys(apps))("the default error handler of %s", (name) => {
     async ({ code, handler = order, headers = {}, isOwn, lock, status }) => {
       vi.spyOn(console, "error").mockImplementation(() => {});
       const app = await apps[name]?.(lock?.() ?? lockOver(new MemoryStore()), handler);
-      // Not of Fastify, which parses a body that has the type of JSON.
-      if (name === "Fastify 5" && status === 500) return;
+      // Not of Fastify, which parses a body that has the type of JSON, and not of Hono.
+      if (/Fastify|Hono/.test(name) && status === 500) return;
       const server = createServer(app);
       const port = await listen(server);
       const refusals = record("submit-lock:refusal");
