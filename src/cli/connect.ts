@@ -64,7 +64,7 @@ function placeOf(args: Arguments, url: string): Place {
 function sentinelAddress(text: string) {
   const [, host = "", port = "26379"] = /^(.+?)(?::(\d+))?$/.exec(text.trim()) ?? [];
   if (host === "") throw new CliError("--sentinel: expected host:port,host:port");
-  return { host, port: Number(port) };
+  return { host: host.replace(/^\[(.*)\]$/, "$1"), port: Number(port) };
 }
 
 async function openClient(place: Place): Promise<RedisClient> {

@@ -2,7 +2,7 @@ import type { ClientPort, ServerPort } from "../stores/redis/clients/port.ts";
 import { performance, sleep } from "../time.ts";
 import { answerOf } from "./connect.ts";
 import type { CliLock, CliTarget } from "./context.ts";
-import { CliError, exitCode } from "./failure.ts";
+import { CliError, exitCode, toCliError } from "./failure.ts";
 import { count, duration } from "./terminal.ts";
 
 export interface Scan {
@@ -20,6 +20,22 @@ export interface Scan {
 const batch = 500;
 /** The pause between two SCANs, in ms, in which Redis serves other clients. */
 const pauseMs = 5;
+
+/** Of so many keys, all are on one of two masters by chance once in 32 768 times. */
+const probes = 16;
+
+/** A plain client sees the keys of one node of a Cluster: without this, "none" would be an answer. */
+async function refuseNodeOfCluster(connection: CliTarget): Promise<void> {
+  const client = clientOf(connection);
+  if (client.isCluster) return;
+  const { address, locks } = connection;
+  const asked = Array.from({ length: probes }, (_, index) =>
+    client.eval("return 1", { keys: [`${locks[0].keyPrefix}probe-${index}`], args: [] }),
+  );
+  const answers = Promise.all(asked.map((each) => each.catch((error: unknown) => error)));
+  const moved = (await answerOf(address, answers)).find((each) => /\bMOVED\b/.test(String(each)));
+  if (moved !== undefined) throw toCliError(moved, address);
+}
 
 export function clientOf({ client }: CliTarget): ClientPort {
   if (client !== undefined) return client;
@@ -39,6 +55,7 @@ export async function scanKeys(
   progress?: (looked: number) => void,
   masters: readonly ServerPort[] = clientOf(connection).servers(),
 ): Promise<Scan> {
+  await refuseNodeOfCluster(connection);
   const startedAt = performance.now();
   const { clientPrefix, user: login = "default" } = connection;
   const pattern = `${(clientPrefix + start).replace(/[*?[\]\\^]/g, "\\$&")}*`;

@@ -42,7 +42,12 @@ export function sendAgain(reply: FastifyReply, body?: Uint8Array, type?: unknown
   const isText = isUtf8(body) && type !== "application/octet-stream";
   const repeated = isText ? Buffer.from(body).toString() : Buffer.from(body);
   if (!hookInto(reply.request)) return reply.send(repeated);
-  firstHooks.set(reply, () => firstHooks.delete(reply) && repeated);
+  const outer = firstHooks.get(reply);
+  firstHooks.set(reply, () => {
+    firstHooks.delete(reply);
+    outer?.(repeated);
+    return repeated;
+  });
   return reply.send();
 }
 
@@ -81,7 +86,12 @@ export class ReplyWatch implements Capture {
         // The value of a header is not a text: Fastify itself fails when it sends that header.
       }
       this.#raw = new ResponseCapture(reply.raw, wanted);
-      firstHooks.set(reply, (body) => this.#serialised(body));
+      // Of two guards of different locks, each keeps the answer.
+      const outer = firstHooks.get(reply);
+      firstHooks.set(reply, (body) => {
+        outer?.(body);
+        return this.#serialised(body);
+      });
     }
     const { send, then } = reply;
     reply.send = (payload) => {
@@ -123,6 +133,8 @@ export class ReplyWatch implements Capture {
       }
       this.#saysLate(value);
       this.#says(value);
+      // A handler that awaits its reply goes on only when the client has left.
+      if (this.#web && held.exchange.clientLeft) this.#abandoned(held);
       if (this.#web) held.detached(this.#abandoned);
       else held.finished();
       // While hooks hold back what was sent, Fastify would send `undefined` as well.
@@ -142,6 +154,8 @@ export class ReplyWatch implements Capture {
   readonly #abandoned = (held: RequestLease): void => {
     if (!this.#web) warnIfHeldToMaxHold(held);
     else if (isErrored(this.#web as never)) held.end();
+    // Fastify cancels the stream, whose work may go on, and ends the response.
+    else held.unseen();
   };
 
   /** Only the first payload counts: Fastify ignores later ones. */

@@ -27,6 +27,7 @@ export class RequestLease {
   #isHeld = true;
   #running = 0;
   #isFinished = false;
+  #isUnseen = false;
   /** The loss of the lease was published as a refusal. `failed` may get its error twice. */
   #hasRefused = false;
   #onAbandoned: ((held: RequestLease) => void) | undefined;
@@ -100,8 +101,13 @@ export class RequestLease {
     this.responseChanged();
   }
 
+  /** The client has left, and work goes on whose end nothing shows: only the lease's own end counts. */
+  unseen(): void {
+    this.#isUnseen = true;
+  }
+
   responseChanged(): void {
-    if (!this.#isHeld) return;
+    if (!this.#isHeld || this.#isUnseen) return;
     const { exchange } = this;
     if (this.#running > 0) {
       const capture = this.#capture;

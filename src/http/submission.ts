@@ -1,5 +1,5 @@
 import { parseIdempotencyKey } from "../idempotency-key.ts";
-import type { Lease } from "../lock/lease.ts";
+import { type Lease, UserLease } from "../lock/lease.ts";
 import type { AnswerToStore } from "../lock/record.ts";
 import { checkText, guardId, hash22, type IdentifiedOptions, isText } from "../lock/submission.ts";
 import { submitKey, type UserId } from "../lock/submit-key.ts";
@@ -35,6 +35,7 @@ export class IdentifiedSubmission implements RequestSubmission {
     this.#isPlaced = true;
     const lease = this.#lease;
     if (lease === undefined) return;
+    UserLease.placed(lease);
     // Once the lease is lost, a retry could run beside this request: record it as done at once.
     const record = () => void lease.complete(done);
     if (lease.signal.aborted) record();

@@ -122,8 +122,11 @@ function watch(ctx: AnyContext, bodies: BodyStreams, held: RequestLease, capture
     if ((hasErrored || hasFailed) && !isDisconnected(ctx.req, ctx.res)) capture?.bodyFailed();
     if (hasFailed) (held.exchange as NodeExchange).close();
     held.detached(() => {
+      if (ctx.respond === false) return;
+      // On HTTP/2 the response ends with its client, and the work of a web stream may go on.
+      if (bodies.isUnseen) held.unseen();
       // Koa never ends the response to a client that has left; the end of all streams was seen.
-      if (ctx.respond !== false && !bodies.isUnseen) held.end(outerWorkMs);
+      else held.end(outerWorkMs);
     });
   });
 }

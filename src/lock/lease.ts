@@ -132,6 +132,7 @@ export class UserLease implements Lease {
   readonly #held: HeldLease;
   #released: Promise<ReleaseOutcome> | undefined;
   #completed: Promise<CompleteOutcome> | undefined;
+  #isPlaced = false;
 
   constructor(held: HeldLease) {
     this.#held = held;
@@ -166,6 +167,8 @@ export class UserLease implements Lease {
     // Rule 17: the first call of complete or release decides.
     this.#released ??= this.#completed?.then(asReleased);
     if (this.#released !== undefined) return this.#released;
+    // The record says that the submission is done: no retry runs, although the handler lets go.
+    if (this.#isPlaced) return this.#complete({ status: 100 }, cooldownMs).then(asReleased);
     let settle!: (outcome: ReleaseOutcome) => void;
     // The promise is set before the release begins, because a store may answer at once.
     this.#released = new Promise((resolve) => {
@@ -201,6 +204,11 @@ export class UserLease implements Lease {
   /** Used by `check` and a lock that was closed. Static, like the next: holders do not see it. */
   static heldOf(lease: Lease): HeldLease {
     return (lease as UserLease).#held;
+  }
+
+  /** Used by `placed()` of a guard: from now on a release is a complete, without an answer. */
+  static placed(lease: Lease): void {
+    if (#isPlaced in lease) lease.#isPlaced = true;
   }
 
   /** Used by `once`. @param json the value, if it is kept. */

@@ -163,7 +163,6 @@ export async function check(
   completes: boolean,
 ): Promise<void> {
   const { times } = command;
-  const endsAt = performance.now() + times.acquireTimeoutMs;
   const attempt = await new Promise<SubmissionAttempt>((resolve) =>
     new Acquiring(runtime, command, resolve).begin(),
   );
@@ -175,7 +174,7 @@ export async function check(
   // 1 ms more than the key's life: an extend to the life that it has would write nothing.
   const longer = { ...command, times: { ...times, ttlMs: times.ttlMs + 1 } };
   const extended = await within(
-    endsAt - performance.now(),
+    times.acquireTimeoutMs,
     new Promise<OwnedReply>((answer) =>
       write(runtime.store, "extend", { command: longer, deadlineMs: undefined, answer }),
     ),
@@ -186,7 +185,8 @@ export async function check(
     else held.release(ended);
   });
   // Without an answer it is sent on, for longer than the caller of a readiness check can wait.
-  const [outcome = "unconfirmed", cause] = (await within(endsAt - performance.now(), ending)) ?? [];
+  const ended = extended && (await within(times.acquireTimeoutMs, ending));
+  const [outcome = "unconfirmed", cause] = ended ?? [];
   if (extended?.kind !== "done") throw toLockError(extended, times.acquireTimeoutMs);
   if (outcome === "released" || outcome === "recorded") return;
   if (outcome === "unconfirmed") throw cause ?? toLockError(undefined, times.acquireTimeoutMs);

@@ -214,8 +214,8 @@ export class SubmitLock {
    * Resolves if the lock can do its work: two throwaway locks are acquired, extended and released;
    * with `submissions` one of them is completed. For boot and readiness checks. Publishes no message.
    *
-   * It takes three round trips with two keys, fine every few seconds, and rejects after
-   * `acquireTimeoutMs`. For the end of an outage, listen to `submit-lock:store`.
+   * It takes three round trips with two keys, fine every few seconds, and rejects when one of them
+   * has no answer within `acquireTimeoutMs`. For the end of an outage, listen to `submit-lock:store`.
    * @throws LockUnavailableError, LockMisconfiguredError or LockClosedError, as a rejection.
    */
   async check(options: CheckOptions = {}): Promise<void> {

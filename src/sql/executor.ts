@@ -45,7 +45,18 @@ export function rowsOf(result: unknown, columns: readonly string[]): Record<stri
 
 /** The rows of a select, with these columns beside those of every submission. */
 export function submissionsOf(result: unknown, more: readonly string[] = []): SubmissionRow[] {
-  return rowsOf(result, ["fingerprint", "value", "age", ...more]) as unknown as SubmissionRow[];
+  const rows = rowsOf(result, ["fingerprint", "value", "age", ...more]);
+  for (const row of rows) {
+    // A Buffer is equal to no text: the row of this run would be taken for another one's.
+    const name = ["fingerprint", "value", ...more].find(
+      (each) => row[each] !== null && typeof row[each] !== "string",
+    );
+    if (name === undefined) continue;
+    throw new InvalidOptionError(
+      `tx: expected text in the column ${name}, got ${describe(row[name])}. Let the driver return text as strings, and not as bytes`,
+    );
+  }
+  return rows as unknown as SubmissionRow[];
 }
 
 /** Sends a statement; if the database answers with `code`, `meaning` makes the error. */
@@ -111,7 +122,7 @@ function hasCode(error: unknown, codes: readonly unknown[], depth = 0): boolean 
   const members = error as Record<string, unknown>;
   return (
     ["code", "errno", "originalCode"].some((name) => codes.includes(members[name])) ||
-    ["cause", "original", "driverError", "driverAdapterError", "meta"].some((name) =>
+    ["cause", "original", "nativeError", "driverError", "driverAdapterError", "meta"].some((name) =>
       hasCode(members[name], codes, depth + 1),
     )
   );

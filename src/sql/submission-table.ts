@@ -106,7 +106,7 @@ export class SubmissionTable {
       const json = jsonOf(await work(), "Leave the transaction, and nothing has happened");
       if (json instanceof InvalidValueError) throw json;
       const isKept = Buffer.byteLength(json) <= maxValueBytes;
-      await this.#dialect.end(tx, id, begun, isKept ? json : null);
+      await this.#dialect.end(tx, id, begun, isKept ? inAscii(json) : null);
       return { value: parsed(json), replayed: false, ageMs: 0 };
     });
   }
@@ -223,4 +223,12 @@ function resultOf<Value>(row: SubmissionRow, fingerprint: string | undefined): O
 
 function parsed<Value>(json: string): Value {
   return json === "" ? (undefined as Value) : JSON.parse(json);
+}
+
+/** A connection that is not UTF-8, such as `charset: "latin1"` of mysql2, would change other characters. */
+function inAscii(json: string): string {
+  return json.replace(
+    /[\u0080-\uffff]/g,
+    (each) => `\\u${each.charCodeAt(0).toString(16).padStart(4, "0")}`,
+  );
 }

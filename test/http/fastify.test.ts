@@ -1,7 +1,9 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import type { FastifyReply } from "fastify";
+import Fastify, { type FastifyReply } from "fastify";
 import { expect, test } from "vitest";
-import { InvalidOptionError } from "../../src/index.ts";
+import { submitGuard } from "../../src/fastify/index.ts";
+import { InvalidOptionError, MemoryStore, SubmitLock } from "../../src/index.ts";
+import { until } from "../support/until.ts";
 import { openOrdersForTest } from "./fastify-orders.ts";
 import { gate } from "./gate.ts";
 
@@ -113,3 +115,35 @@ test("protect refuses anything but a handler", () => {
     /without a third parameter/,
   );
 });
+
+test.each([
+  ["nothing more", {}],
+  ["a cooldown", { cooldownMs: 1 }],
+  ["idempotency", { idempotency: {} }],
+])(
+  "of two guards of different locks, the outer one keeps the answer: within, %s",
+  async (_what, more) => {
+    const lock = () => new SubmitLock({ store: new MemoryStore() });
+    const outer = submitGuard({ lock: lock(), userId: () => "42", idempotency: { waitMs: 0 } });
+    const inner = submitGuard({ lock: lock(), userId: () => "cart:7", ...more });
+    let runs = 0;
+    const app = Fastify();
+    app.post("/orders", outer.protect(inner.protect(async () => ({ run: ++runs }))));
+    const submit = () =>
+      app.inject({ method: "POST", url: "/orders", headers: { "idempotency-key": "cart-7" } });
+    expect((await submit()).body).toBe('{"run":1}');
+    const again = await until(
+      async () => {
+        const reply = await submit();
+        return reply.statusCode === 200 && reply;
+      },
+      { what: "the kept answer" },
+    );
+    expect([again.body, again.headers["idempotent-replayed"], runs]).toEqual([
+      '{"run":1}',
+      "true",
+      1,
+    ]);
+    await app.close();
+  },
+);

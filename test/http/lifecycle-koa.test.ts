@@ -3,7 +3,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
 import { MemoryStore, SubmitLock } from "../../src/index.ts";
 import { until } from "../support/until.ts";
-import { type Framework, koas } from "./frameworks.ts";
+import { type Framework, koas, newer } from "./frameworks.ts";
 import { departure, gate } from "./gate.ts";
 import { listen, openClient } from "./http-client.ts";
 import { layerThatWaits, onKoa } from "./layers.ts";
@@ -61,18 +61,26 @@ describe.each(koas)("$name", (framework: Framework) => {
   });
 });
 
-describe.each(koas.filter(({ major }) => major === 3))("$name", (framework: Framework) => {
+const withWebStreams = [
+  ...koas.filter(({ major }) => major === 3),
+  ...newer.filter(({ family }) => family === "fastify"),
+];
+describe.each(withWebStreams)("$name", (framework: Framework) => {
+  const asItIs = (stream: ReadableStream) => stream;
+  const inResponse = (stream: ReadableStream) => new Response(stream);
   test.each([
-    ["a web stream", (stream: ReadableStream) => stream],
-    ["a Response", (stream: ReadableStream) => new Response(stream)],
+    ["a web stream", asItIs, true],
+    ["a Response", inResponse, true],
+    ["a web stream before its first byte", asItIs, false],
+    ["a Response before its first byte", inResponse, false],
   ])(
     "%s that is still writing the order keeps the lock when its client has left",
-    async (_what, bodyOf) => {
+    async (_what, bodyOf, hasFirst) => {
       const shop = await clicksAgain({
         framework,
         times: shortTimes,
         handler: (turn, work, { started, goOn }) => {
-          let first = true;
+          let first = hasFirst;
           const stream = new ReadableStream({
             async pull(controller) {
               if (first) {

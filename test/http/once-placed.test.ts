@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
+import type { Lease } from "../../src/lock/lease.ts";
 import { until } from "../support/until.ts";
 import type { Framework } from "./frameworks.ts";
 import { gate } from "./gate.ts";
@@ -51,6 +52,22 @@ describe.each(onAll)("P9: behind placed(), no retry runs, on $name", (framework:
     const [first, retry] = await once.twice({ key });
     expect(first.status).toBe(201);
     expect(retry).toMatchObject({ status: 201, body: first.body });
+    expect(once.runs).toBe(1);
+  });
+
+  test.each([
+    ["releases its lease", (lease: Lease) => lease.release()],
+    ["disposes of its lease", (lease: Lease) => lease[Symbol.asyncDispose]()],
+  ])("when the handler %s, as `await using` does", async (_how, end) => {
+    const once = await open({
+      handler: placed(async (turn) => {
+        await end(turn.lease as Lease);
+        return await turn.answer(201, { order: 7 });
+      }),
+    });
+    expect((await once.submit({ key })).status).toBe(201);
+    await once.whenKept(1);
+    expect(codeOf(await once.submit({ key }))).toBe("idempotency_answer_unavailable");
     expect(once.runs).toBe(1);
   });
 

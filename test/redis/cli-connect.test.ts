@@ -199,7 +199,11 @@ describe("a Cluster", () => {
     expect(shown.stdout).toContain("is not submit-lock");
     expect(shown.stdout).toMatch(new RegExp(`submit-lock free --id .* --cluster ${others}\\n`));
     expect((await runMain(["list", "--cluster"], env)).stdout).toContain(others);
-    expectFailure(await runMain(["show", others], env), 2, "Add --cluster");
+    // A plain client would see the keys of this node alone, and "none" would be an answer.
+    const stranded = ["free", "--stranded", "--value", "1", "--life", "20m", "--older", "1m"];
+    for (const command of [["show", others], ["list"], ["answers", others], stranded]) {
+      expectFailure(await runMain(command, env), 2, "Add --cluster");
+    }
     const other = { REDIS_URL: `${first.url}/5` };
     expectFailure(await runMain(["show", others], other), 2, "leave the database out of the URL");
 

@@ -232,6 +232,28 @@ await onEachDatabase((db) => {
     await expect(run()).rejects.toMatchObject(unavailable);
   });
 
+  test("J9: texts that a driver returns as bytes are refused", async () => {
+    const { submission } = await freshItem(db);
+    for (const row of [
+      { fingerprint: Buffer.from("f"), value: "1", run: "1", age: "1" },
+      { fingerprint: null, value: new Uint8Array([49]), run: "1", age: "1" },
+    ]) {
+      const bytes: SqlExecutor = { query: async () => [row] };
+      const text = /^tx: expected text in the column \w+, got an object. Let the driver/;
+      await expect(table.lookUp(bytes, submission)).rejects.toThrow(text);
+    }
+  });
+
+  test("a value is kept in ASCII, which a connection of another charset does not change", async () => {
+    const { submission } = await freshItem(db);
+    const value = { gift: "for Zoë 🎁 \u2028", lone: "\ud800" };
+    const run = () => inTransaction(db, (tx) => table.once(tx, submission, () => value));
+    expect((await run()).value).toEqual(value);
+    expect(await run()).toMatchObject({ value, replayed: true });
+    const [row] = await rowsOf(db, submission.id);
+    expect((row as { value: string }).value).toMatch(/^[ -~]+$/);
+  });
+
   const circle: { self?: object } = {};
   circle.self = circle;
   test.each<[string, unknown]>([

@@ -172,6 +172,7 @@ test("errors are known by their codes, also where they are wrapped", () => {
     new Error("drizzle", { cause: { code: "40001" } }),
     { driverError: { errno: 1213 } },
     Object.assign(new Error("Sequelize"), { original: { code: "40001" } }),
+    Object.assign(new Error("Objection"), { nativeError: { code: "40P01" } }),
     ...["40P01", "1213"].map((originalCode) => ({
       code: "P2010",
       meta: { driverAdapterError: { cause: { originalCode } } },

@@ -62,7 +62,8 @@ async function huntAll(mutations: readonly Mutation[]): Promise<Catch[]> {
 
 async function huntMutant(mutation: Mutation): Promise<Catch> {
   const texts = changed(await sources(), mutation);
-  const { failure, runs: after } = await huntElsewhere({ runs, seed, shrinks: false }, texts);
+  const plan = { runs: (mutation.isRare ? 3 : 1) * runs, seed, shrinks: false };
+  const { failure, runs: after } = await huntElsewhere(plan, texts);
   if (failure === undefined) return { mutation, after: undefined, by: "SURVIVED" };
   return { mutation, after, by: invariants[failure.violation.invariant] };
 }
