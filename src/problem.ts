@@ -124,7 +124,7 @@ type ErrorReason =
  * ```
  *
  * @param accept the request's `Accept`: a page for a client that prefers HTML; else a problem document.
- * @returns `undefined` for any other error, which only the application can fix: a wrong option, …
+ * @returns `undefined` for an error that only the application can fix, such as a wrong option.
  */
 export function problemOf(error: unknown, accept?: string): Problem | undefined {
   const reason = reasonOf(error);

@@ -11,7 +11,7 @@ import { answerOf, answerWithinMs, redisOf } from "./connect.ts";
 import type { CliLock, CliTarget, Context } from "./context.ts";
 import { CliError, exitCode } from "./failure.ts";
 import { reasonOf } from "./free.ts";
-import { clientOf, scanKeys, scanText } from "./scan.ts";
+import { clientOf, refuseNodeOfCluster, scanKeys, scanText } from "./scan.ts";
 import {
   columns,
   count,
@@ -54,6 +54,7 @@ export async function answers({ args, terminal, open }: Context): Promise<undefi
     const ids = idsOf(lock.keyFor(args.user), args.user, key, route, submission);
     for (const id of ids) await look(id);
   } else {
+    await refuseNodeOfCluster(connection);
     const ids = new Set<string>();
     const scan = await scanKeys(
       connection,

@@ -2,7 +2,15 @@ import type { OutlivedOrder } from "../lock/store.ts";
 import { answerOf, redisOf } from "./connect.ts";
 import type { Arguments, CliLock, CliTarget, Context } from "./context.ts";
 import { CliError } from "./failure.ts";
-import { isNoLock, outlivedUserOf, type Scan, scanKeys, scanText, userOf } from "./scan.ts";
+import {
+  isNoLock,
+  outlivedUserOf,
+  refuseNodeOfCluster,
+  type Scan,
+  scanKeys,
+  scanText,
+  userOf,
+} from "./scan.ts";
 import { type Found, lockStates, renewalsOf, stateOf } from "./show.ts";
 import {
   columns,
@@ -29,6 +37,7 @@ export async function list({ args, terminal, open }: Context): Promise<undefined
     throw new CliError(`--limit: expected a whole number from 1 on, got "${limit}"`);
   }
   const connection = await open();
+  await refuseNodeOfCluster(connection);
   const lines: string[] = [];
   const prefixes: object[] = [];
   for (const lock of connection.locks) {

@@ -25,7 +25,7 @@ const pauseMs = 5;
 const probes = 16;
 
 /** A plain client sees the keys of one node of a Cluster: without this, "none" would be an answer. */
-async function refuseNodeOfCluster(connection: CliTarget): Promise<void> {
+export async function refuseNodeOfCluster(connection: CliTarget): Promise<void> {
   const client = clientOf(connection);
   if (client.isCluster) return;
   const { address, locks } = connection;
@@ -55,7 +55,6 @@ export async function scanKeys(
   progress?: (looked: number) => void,
   masters: readonly ServerPort[] = clientOf(connection).servers(),
 ): Promise<Scan> {
-  await refuseNodeOfCluster(connection);
   const startedAt = performance.now();
   const { clientPrefix, user: login = "default" } = connection;
   const pattern = `${(clientPrefix + start).replace(/[*?[\]\\^]/g, "\\$&")}*`;

@@ -2,7 +2,7 @@ import { strandedScript } from "../stores/redis/commands/on-call.ts";
 import { answerOf, redisOf } from "./connect.ts";
 import type { Context } from "./context.ts";
 import { CliError, exitCode, toCliError } from "./failure.ts";
-import { clientOf, scanKeys, scanText, userOf } from "./scan.ts";
+import { refuseNodeOfCluster, scanKeys, scanText, userOf } from "./scan.ts";
 import { count, duration, json, personOf, plural, visible } from "./terminal.ts";
 
 /** The codes of {@link strandedScript} for a lock that is left alone: its name in JSON, and a text. */
@@ -41,7 +41,7 @@ export async function freeStranded(context: Context): Promise<number> {
   const budgetMs = args.duration("budget", 600_000);
   const isDry = args.has("dry-run");
   const connection = await open();
-  clientOf(connection).servers();
+  await refuseNodeOfCluster(connection);
   const common = {
     ...{ event: "submit-lock free --stranded", reason: args.text("reason") ?? "stranded" },
     by: args.text("by") ?? personOf(terminal.env),

@@ -14,6 +14,16 @@ import { setImmediate } from "../time.ts";
  */
 const firstHooks = new WeakMap<FastifyReply, (body: unknown) => unknown>();
 
+/** Of two guards of different locks, each sees the payload: the outer one as the inner one leaves it. */
+function hookFirst(reply: FastifyReply, hook: (body: unknown) => unknown): void {
+  const outer = firstHooks.get(reply);
+  firstHooks.set(reply, (body) => {
+    const sent = hook(body);
+    outer?.(sent ?? body);
+    return sent;
+  });
+}
+
 type Done = (error: null, body: unknown) => void;
 
 function firstOnSend(_request: unknown, reply: FastifyReply, body: unknown, done: Done): void {
@@ -42,12 +52,7 @@ export function sendAgain(reply: FastifyReply, body?: Uint8Array, type?: unknown
   const isText = isUtf8(body) && type !== "application/octet-stream";
   const repeated = isText ? Buffer.from(body).toString() : Buffer.from(body);
   if (!hookInto(reply.request)) return reply.send(repeated);
-  const outer = firstHooks.get(reply);
-  firstHooks.set(reply, () => {
-    firstHooks.delete(reply);
-    outer?.(repeated);
-    return repeated;
-  });
+  hookFirst(reply, () => firstHooks.delete(reply) && repeated);
   return reply.send();
 }
 
@@ -86,12 +91,7 @@ export class ReplyWatch implements Capture {
         // The value of a header is not a text: Fastify itself fails when it sends that header.
       }
       this.#raw = new ResponseCapture(reply.raw, wanted);
-      // Of two guards of different locks, each keeps the answer.
-      const outer = firstHooks.get(reply);
-      firstHooks.set(reply, (body) => {
-        outer?.(body);
-        return this.#serialised(body);
-      });
+      hookFirst(reply, (body) => this.#serialised(body));
     }
     const { send, then } = reply;
     reply.send = (payload) => {
@@ -133,10 +133,11 @@ export class ReplyWatch implements Capture {
       }
       this.#saysLate(value);
       this.#says(value);
-      // A handler that awaits its reply goes on only when the client has left.
-      if (this.#web && held.exchange.clientLeft) this.#abandoned(held);
-      if (this.#web) held.detached(this.#abandoned);
-      else held.finished();
+      if (this.#web) {
+        // A handler that awaits its reply goes on only when the client has left.
+        if (held.exchange.clientLeft) this.#abandoned(held);
+        held.detached(this.#abandoned);
+      } else held.finished();
       // While hooks hold back what was sent, Fastify would send `undefined` as well.
       return hasSent && value === undefined ? reply : value;
     } catch (error) {

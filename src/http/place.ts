@@ -1,14 +1,14 @@
 import { InvalidOptionError } from "../errors.ts";
 import { hasMembers, invalidOption } from "../validation.ts";
 
-type Own = keyof typeof expected;
+type Own = "express" | "koa" | "fastify" | "fetch";
 
-/** The first argument of each guard, for a message. */
-const expected = {
-  express: "a request and a response of Express",
-  koa: "a context of Koa",
-  fastify: "a request and a reply of Fastify",
-  fetch: "a Request",
+/** The arguments of each guard, for a message, and the least members that they have in a test double. */
+const guards: Record<Own, { readonly expected: string; readonly least: readonly string[][] }> = {
+  express: { expected: "a request and a response of Express", least: [["headers"], ["setHeader"]] },
+  koa: { expected: "a context of Koa", least: [["req", "res"]] },
+  fastify: { expected: "a request and a reply of Fastify", least: [["raw"], ["raw"]] },
+  fetch: { expected: "a Request", least: [["headers", "url"]] },
 };
 
 const names = {
@@ -47,7 +47,9 @@ function check(own: Own, args: readonly unknown[]): void {
       `this is the guard of submit-lock/${own}, and ${names[place]} has called it: import { submitGuard } from ${entry}`,
     );
   }
-  if (!fits(own, args)) throw invalidOption("guard", expected[own], args[0]);
+  const { expected, least } = guards[own];
+  if (least.every((members, index) => hasMembers(args[index], members))) return;
+  throw invalidOption("guard", expected, args[0]);
 }
 
 /** Recognises a framework by what it passes to a handler; `undefined` if that is not certain. */
@@ -58,12 +60,4 @@ function placeOf([first, second]: readonly unknown[]): keyof typeof names | unde
   if (hasMembers(first, ["clone", "headers", "url"])) return "fetch";
   const isNode = hasMembers(first, ["headers", "httpVersion"]) && hasMembers(second, ["setHeader"]);
   return isNode ? "express" : undefined;
-}
-
-/** Whether the arguments have the least that a guard needs, as those of a test double do. */
-function fits(own: Own, [first, second]: readonly unknown[]): boolean {
-  if (own === "express") return hasMembers(first, ["headers"]) && hasMembers(second, ["setHeader"]);
-  if (own === "koa") return hasMembers(first, ["req", "res"]);
-  if (own === "fastify") return hasMembers(first, ["raw"]) && hasMembers(second, ["raw"]);
-  return hasMembers(first, ["headers", "url"]);
 }

@@ -73,7 +73,7 @@ export function submitGuard<Ctx extends AnyContext = Context>(
       try {
         await admission.answer(source);
       } catch (error) {
-        throw labelled(error, admission.code);
+        throw withCode(error, admission.code);
       }
     } else if (admission.kind === "unlocked") {
       if (admission.submission) ctx.state["submission"] = admission.submission;
@@ -103,7 +103,7 @@ export function submitGuard<Ctx extends AnyContext = Context>(
 }
 
 /** Koa removes all headers before it answers an error, as of `ctx.throw`, and sets the error's own. */
-function labelled(error: unknown, code: string | undefined): unknown {
+function withCode(error: unknown, code: string | undefined): unknown {
   if (code === undefined || !(error instanceof Error) || !Object.isExtensible(error)) return error;
   const { headers } = error as { headers?: object };
   return Object.assign(error, { headers: { ...headers, "Submit-Lock-Code": code } });

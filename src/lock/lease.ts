@@ -164,11 +164,11 @@ export class UserLease implements Lease {
     const cooldownMs = options === undefined ? 0 : this.#cooldownMs("release", options);
     const { told } = options ?? {};
     if (told !== undefined) checkAnswer(told);
+    // The record says that the submission is done: no retry runs, although the handler lets go.
+    if (this.#isPlaced) void this.#complete({ status: 100 }, cooldownMs);
     // Rule 17: the first call of complete or release decides.
     this.#released ??= this.#completed?.then(asReleased);
     if (this.#released !== undefined) return this.#released;
-    // The record says that the submission is done: no retry runs, although the handler lets go.
-    if (this.#isPlaced) return this.#complete({ status: 100 }, cooldownMs).then(asReleased);
     let settle!: (outcome: ReleaseOutcome) => void;
     // The promise is set before the release begins, because a store may answer at once.
     this.#released = new Promise((resolve) => {

@@ -110,13 +110,15 @@ export async function free(
   return (await ask<FreeReply>(store, "free", command, asked)).result;
 }
 
-/** Deletes the record that it has read. @param commands the places where the record may be. */
+/** Deletes the record that it has read. @param recordsOf returns the places where it may be. */
 export async function forget(
   { seal, store }: LockRuntime,
-  commands: readonly CallerCommand[],
+  recordsOf: (id: string) => readonly CallerCommand[],
   options: ForgetOptions,
 ): Promise<ForgetResult> {
-  const { by, reason } = options;
+  checkOptionNames("forget", options, ["id", "by", "reason"]);
+  const { id, by, reason } = options;
+  const commands = recordsOf(id);
   checkText("by", by, 64);
   checkText("reason", reason, 200);
   for (const command of commands) {

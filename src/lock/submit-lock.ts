@@ -267,8 +267,7 @@ export class SubmitLock {
    */
   async forget(userId: UserId, options: ForgetOptions): Promise<ForgetResult> {
     if (this.#closed !== undefined) throw closedAttempt().cause;
-    checkOptionNames("forget", options, ["id", "by", "reason"]);
-    return await forget(this.#runtime, this.#recordsOf(userId, options.id), options);
+    return await forget(this.#runtime, (id) => this.#recordsOf(userId, id), options);
   }
 
   /** Counts the operations of this `SubmitLock` that are under way, for gauges. Sends nothing. */

@@ -45,12 +45,11 @@ export function rowsOf(result: unknown, columns: readonly string[]): Record<stri
 
 /** The rows of a select, with these columns beside those of every submission. */
 export function submissionsOf(result: unknown, more: readonly string[] = []): SubmissionRow[] {
-  const rows = rowsOf(result, ["fingerprint", "value", "age", ...more]);
+  const texts = ["fingerprint", "value", ...more];
+  const rows = rowsOf(result, [...texts, "age"]);
   for (const row of rows) {
     // A Buffer is equal to no text: the row of this run would be taken for another one's.
-    const name = ["fingerprint", "value", ...more].find(
-      (each) => row[each] !== null && typeof row[each] !== "string",
-    );
+    const name = texts.find((each) => row[each] !== null && typeof row[each] !== "string");
     if (name === undefined) continue;
     throw new InvalidOptionError(
       `tx: expected text in the column ${name}, got ${describe(row[name])}. Let the driver return text as strings, and not as bytes`,
@@ -63,7 +62,7 @@ export function submissionsOf(result: unknown, more: readonly string[] = []): Su
 export async function send(
   tx: SqlExecutor,
   text: string,
-  params: (string | number | null)[],
+  params: Parameters<SqlExecutor["query"]>[1],
   code: string | number,
   meaning: (cause: unknown) => Error,
 ): Promise<unknown> {

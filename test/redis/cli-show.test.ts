@@ -106,7 +106,7 @@ describe("a suggested command", () => {
 
   test.each<[string, string, number]>([
     ["a lock of another program", "1", 60_000],
-    ["a lock of 0.1", randomUUID(), 60_000],
+    ["a bare UUID", randomUUID(), 60_000],
   ])("frees %s as it stands", async (_what, value, lifeMs) => {
     const user = `it's\t${freshUser()}`;
     const prefix = `it's:${freshUser()}:`;

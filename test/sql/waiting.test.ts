@@ -20,8 +20,8 @@ const endings = ["commits", "rolls back", "dies"] as const;
 function dyingBehind(session: Session, statements: number): SqlExecutor & { sent: number } {
   const dying = {
     sent: 0,
-    async query(text: string, params: (string | number | null)[]) {
-      const result = await session.query(text, params);
+    async query(...statement: Parameters<SqlExecutor["query"]>) {
+      const result = await session.query(...statement);
       if (++dying.sent === statements) {
         session.die();
         throw new Error("the process has died");

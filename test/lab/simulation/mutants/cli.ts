@@ -20,10 +20,10 @@ const chosen = mutations.filter(
 );
 const catches = await huntAll(chosen);
 console.table(
-  catches.map(({ mutation: { rule, name }, after, by }) => ({
-    rule,
-    mutant: name,
-    "caught after": after ?? `not within ${runs}`,
+  catches.map(({ mutation, after, by }) => ({
+    rule: mutation.rule,
+    mutant: mutation.name,
+    "caught after": after ?? `not within ${runsOf(mutation)}`,
     "by the invariant": by,
   })),
 );
@@ -32,7 +32,7 @@ const survivors = catches.filter(({ after }) => after === undefined);
 console.log(
   survivors.length === 0
     ? `All ${catches.length} mutants were caught.`
-    : `${survivors.length} of ${catches.length} mutants survived ${runs} schedules.`,
+    : `${survivors.length} of ${catches.length} mutants survived.`,
 );
 if (survivors.length > 0) process.exitCode = 1;
 
@@ -60,9 +60,13 @@ async function huntAll(mutations: readonly Mutation[]): Promise<Catch[]> {
   return catches;
 }
 
+function runsOf({ isRare }: Mutation): number {
+  return isRare ? 3 * runs : runs;
+}
+
 async function huntMutant(mutation: Mutation): Promise<Catch> {
   const texts = changed(await sources(), mutation);
-  const plan = { runs: (mutation.isRare ? 3 : 1) * runs, seed, shrinks: false };
+  const plan = { runs: runsOf(mutation), seed, shrinks: false };
   const { failure, runs: after } = await huntElsewhere(plan, texts);
   if (failure === undefined) return { mutation, after: undefined, by: "SURVIVED" };
   return { mutation, after, by: invariants[failure.violation.invariant] };
