@@ -1,7 +1,6 @@
 /**
  * Errors carry a brand and a `code`, because `instanceof` fails as soon as two copies of the
- * package meet. Those that may end a request also carry `status`, `statusCode` and `expose`, which
- * the error handlers of Express and Koa read.
+ * package meet.
  */
 const brand = Symbol.for("submit-lock.error");
 
@@ -55,6 +54,19 @@ export abstract class SubmitLockError extends Error {
   }
 }
 
+/**
+ * An error that may end a request. The error handlers of Express and Koa read `status`, `statusCode`
+ * and `expose`: its message is not for clients.
+ */
+abstract class RequestError extends SubmitLockError {
+  abstract readonly status: number;
+  readonly expose = false;
+
+  get statusCode(): this["status"] {
+    return this.status;
+  }
+}
+
 /** An option or another argument is not acceptable. The message names it and what was expected. */
 export class InvalidOptionError extends SubmitLockError {
   override readonly name = "InvalidOptionError";
@@ -86,12 +98,10 @@ export interface ContentionDetails {
  * The key had another holder, a cooldown or a foreign value: in `withLock` until the end of
  * `waitMs`; in `once` at the first attempt, because it waits for its own submission alone.
  */
-export class LockContendedError extends SubmitLockError {
+export class LockContendedError extends RequestError {
   override readonly name = "LockContendedError";
   readonly code = "SUBMIT_LOCK_CONTENDED";
   readonly status = 409;
-  readonly statusCode = 409;
-  readonly expose = false;
   /**
    * Ms that the key lives unless extended; `Infinity` if it holds no text, 0 with `hasEnded` and
    * from `SubmissionTable`, whose database does not tell.
@@ -118,12 +128,10 @@ export class LockContendedError extends SubmitLockError {
 }
 
 /** From `once`: the submission was made before, with another fingerprint. `work` did not run. */
-export class SubmissionMismatchError extends SubmitLockError {
+export class SubmissionMismatchError extends RequestError {
   override readonly name = "SubmissionMismatchError";
   readonly code = "SUBMIT_LOCK_MISMATCHED";
   readonly status = 422;
-  readonly statusCode = 422;
-  readonly expose = false;
   /** `true` if that submission is still being processed, `false` if it was completed. */
   readonly inFlight: boolean;
 
@@ -138,12 +146,10 @@ export class SubmissionMismatchError extends SubmitLockError {
  * 1 MiB or not JSON, a guard has kept an HTTP answer, or the value was left out in an outage. From
  * `SubmissionTable`: a row was committed without a value.
  */
-export class AnswerUnavailableError extends SubmitLockError {
+export class AnswerUnavailableError extends RequestError {
   override readonly name = "AnswerUnavailableError";
   readonly code = "SUBMIT_LOCK_ANSWER_UNAVAILABLE";
   readonly status = 409;
-  readonly statusCode = 409;
-  readonly expose = false;
 }
 
 /**
@@ -151,48 +157,40 @@ export class AnswerUnavailableError extends SubmitLockError {
  * function. The submission is recorded as done, without a value, so it does not run again. From
  * `SubmissionTable`: leave the transaction, and nothing has happened.
  */
-export class InvalidValueError extends SubmitLockError {
+export class InvalidValueError extends RequestError {
   override readonly name = "InvalidValueError";
   readonly code = "SUBMIT_LOCK_INVALID_VALUE";
   readonly status = 500;
-  readonly statusCode = 500;
-  readonly expose = false;
 }
 
 /**
  * The store gave no usable answer in time. `cause` is the store's error; no message repeats its
  * text.
  */
-export class LockUnavailableError extends SubmitLockError {
+export class LockUnavailableError extends RequestError {
   override readonly name = "LockUnavailableError";
   readonly code = "SUBMIT_LOCK_UNAVAILABLE";
   readonly status = 503;
-  readonly statusCode = 503;
-  readonly expose = false;
 }
 
 /**
  * Redis refuses what a lock sends (no permission, a wrong password, no such command or database).
  * Waiting does not help: a guard passes this error to the application's error handler.
  */
-export class LockMisconfiguredError extends SubmitLockError {
+export class LockMisconfiguredError extends RequestError {
   override readonly name = "LockMisconfiguredError";
   readonly code = "SUBMIT_LOCK_MISCONFIGURED";
   readonly status = 503;
-  readonly statusCode = 503;
-  readonly expose = false;
 }
 
 /**
  * `close` was called: the lock takes no new work, and no longer sends a complete that Redis has not
  * answered.
  */
-export class LockClosedError extends SubmitLockError {
+export class LockClosedError extends RequestError {
   override readonly name = "LockClosedError";
   readonly code = "SUBMIT_LOCK_CLOSED";
   readonly status = 503;
-  readonly statusCode = 503;
-  readonly expose = false;
 }
 
 /**
@@ -203,12 +201,10 @@ export class LockClosedError extends SubmitLockError {
 export type LostReason = "expired" | "overtaken" | "freed" | "max-hold" | "closed";
 
 /** The `reason` of an aborted `lease.signal`. */
-export class LockLostError extends SubmitLockError {
+export class LockLostError extends RequestError {
   override readonly name = "LockLostError";
   readonly code = "SUBMIT_LOCK_LOST";
   readonly status = 503;
-  readonly statusCode = 503;
-  readonly expose = false;
   readonly reason: LostReason;
   /**
    * The key of the lock. The message leaves it out, because an error handler may show the message.
@@ -237,13 +233,11 @@ export class AnsweredTwiceError extends SubmitLockError {
  * - Status 413, with `submit-lock/fetch`: its body is longer than 1 MiB.
  * - Status 422: the payload is nested deeper than 64 levels, or has a number that is not finite.
  */
-export class NoFingerprintError extends SubmitLockError {
+export class NoFingerprintError extends RequestError {
   override readonly name = "NoFingerprintError";
   readonly code = "SUBMIT_LOCK_NO_FINGERPRINT";
   /** 500: the application has to fix it; 413, 415 and 422: the client. */
   readonly status: 500 | 422 | 415 | 413;
-  readonly statusCode: 500 | 422 | 415 | 413;
-  readonly expose = false;
 
   constructor(
     message: string,
@@ -252,7 +246,6 @@ export class NoFingerprintError extends SubmitLockError {
     super(message, options);
     const { status = 500 } = options;
     this.status = status;
-    this.statusCode = status;
   }
 }
 
@@ -261,12 +254,10 @@ export class NoFingerprintError extends SubmitLockError {
  * was given a pool, no BEGIN was sent, or the transaction ended within `work`: then the writes of
  * `work` before that may stay, and its submission is not repeated.
  */
-export class TransactionRequiredError extends SubmitLockError {
+export class TransactionRequiredError extends RequestError {
   override readonly name = "TransactionRequiredError";
   readonly code = "SUBMIT_LOCK_TRANSACTION_REQUIRED";
   readonly status = 500;
-  readonly statusCode = 500;
-  readonly expose = false;
 }
 
 /** Every concrete error class, for a `switch` over `code`. */

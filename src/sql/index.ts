@@ -1,7 +1,236 @@
+import {
+  AnswerUnavailableError,
+  InvalidOptionError,
+  InvalidValueError,
+  isSubmitLockError,
+  SubmissionMismatchError,
+} from "../errors.ts";
+import type { OnceResult } from "../lock/once.ts";
+import { jsonOf, maxValueBytes } from "../lock/record.ts";
+import { is22 } from "../lock/submission.ts";
+import { checkMs, checkOptionNames, describe, hasMembers, invalidOption } from "../validation.ts";
+import { mysql, postgresql } from "./dialects.ts";
+import type { Dialect, SqlExecutor, SubmissionRow } from "./executor.ts";
+
 export { identify } from "../lock/submission.ts";
 export { isRetryable, type SqlExecutor } from "./executor.ts";
-export {
-  type SqlSubmission,
-  SubmissionTable,
-  type SubmissionTableOptions,
-} from "./submission-table.ts";
+
+/** A submission whose id is unique over users: a guard's, a lease's under `once`, or `identify`'s. */
+export interface SqlSubmission {
+  /** 22 characters. */
+  readonly id: string;
+  /** 22 characters; nothing is compared without it. */
+  readonly fingerprint?: string | undefined;
+  /** Is called where `once` refuses, so that a guard keeps no refusal. */
+  doNotStore?(): void;
+}
+
+/** Options of {@link SubmissionTable}. */
+export interface SubmissionTableOptions {
+  /** `"mysql"` is for MariaDB too. @defaultValue "postgresql" */
+  readonly dialect?: "postgresql" | "mysql" | undefined;
+  /** A name, quoted as it is and never parsed. @defaultValue the schema of the search path */
+  readonly schema?: string | undefined;
+  /** A name, quoted as it is. 1 to 63 bytes (64 on MySQL). @defaultValue "submissions" */
+  readonly table?: string | undefined;
+}
+
+/**
+ * The table in which a submission's row commits together with its effects: of a submission whose
+ * transaction has committed, `work` never runs again. The constructor sends nothing. It does not help
+ * against a new id for each click, a repeat of a pruned row and effects outside of the transaction.
+ *
+ * @example
+ * ```ts
+ * const submissions = new SubmissionTable(); // its ddl goes into a migration
+ *
+ * app.post("/orders", guard.protect(async (req, res) => {
+ *   const { value } = await db.transaction((tx) =>
+ *     submissions.once(tx, req.submission, async () => {
+ *       const order = await placeOrder(tx, req.body); // order, stock, outbox
+ *       return { number: order.number };
+ *     }));
+ *   res.status(201).json(value);
+ * }));
+ * ```
+ */
+export class SubmissionTable {
+  readonly #dialect: Dialect;
+
+  /** @throws InvalidOptionError naming the option, what was expected and what came. */
+  constructor(options: SubmissionTableOptions = {}) {
+    checkOptionNames("SubmissionTable", options, ["dialect", "schema", "table"]);
+    const { dialect = "postgresql", schema, table = "submissions" } = options;
+    if (dialect !== "postgresql" && dialect !== "mysql") {
+      throw invalidOption("dialect", '"postgresql" or "mysql"', dialect);
+    }
+    const [make, quote, maxBytes] =
+      dialect === "mysql" ? ([mysql, "`", 64] as const) : ([postgresql, '"', 63] as const);
+    const names = [quoteName("table", table, quote, maxBytes)];
+    if (schema !== undefined) names.unshift(quoteName("schema", schema, quote, maxBytes));
+    this.#dialect = make(names.join("."));
+  }
+
+  /** The statements for a migration. No IF NOT EXISTS: another table of this name is an error. */
+  get ddl(): string {
+    return this.#dialect.ddl;
+  }
+
+  /**
+   * Runs `work` and keeps its value in the transaction of `tx`, or finds the value of an earlier run
+   * and does not call `work`. Call it first in the transaction, and commit right behind it. `work`
+   * gets no argument: it uses the same transaction, and never the pool.
+   *
+   * It sends three statements (six on MySQL) and neither begins, commits, rolls back nor retries.
+   * While another transaction with this submission is open, it waits for it, as long as the database
+   * lets it. Errors of `work` and of the database are passed on unchanged: let them leave the
+   * transaction, so that it is rolled back. Run it again where {@link isRetryable} says so.
+   *
+   * The value is kept as JSON of at most 1 MiB; a longer one is only returned.
+   * @throws whatever `work` and the database throw.
+   * @throws TransactionRequiredError without a transaction, or where it ended within `work`.
+   * @throws SubmissionMismatchError for a known submission with another fingerprint.
+   * @throws AnswerUnavailableError where it was committed without a value: it is never run again.
+   * @throws LockContendedError (`sameSubmission`) where the database gave up the wait.
+   * @throws InvalidValueError for a value that JSON cannot say.
+   * @throws InvalidOptionError for no submission, an id of another form, or rows without names.
+   */
+  once<Value>(
+    tx: SqlExecutor,
+    submission: SqlSubmission | undefined,
+    work: () => Value | PromiseLike<Value>,
+  ): Promise<OnceResult<Value>> {
+    return refusing(submission, async () => {
+      const { id, fingerprint } = checkCall(tx, submission);
+      if (typeof work !== "function") throw invalidOption("work", "a function", work);
+      const begun = await this.#dialect.begin(tx, id, fingerprint ?? null);
+      if (typeof begun === "object") return resultOf<Value>(begun, fingerprint);
+      const json = jsonOf(await work(), "Leave the transaction, and nothing has happened");
+      if (json instanceof InvalidValueError) throw json;
+      const isKept = Buffer.byteLength(json) <= maxValueBytes;
+      await this.#dialect.end(tx, id, begun, isKept ? inAscii(json) : null);
+      return { value: parsed(json), replayed: false, ageMs: 0 };
+    });
+  }
+
+  /**
+   * The kept value; `undefined` if there is none, which is not a permission to run. Takes a pool.
+   * @throws SubmissionMismatchError, AnswerUnavailableError, InvalidOptionError as `once` does.
+   */
+  lookUp<Value>(
+    db: SqlExecutor,
+    submission: SqlSubmission,
+  ): Promise<OnceResult<Value> | undefined> {
+    return refusing(submission, async () => {
+      const { id, fingerprint } = checkCall(db, submission);
+      const row = await this.#dialect.find(db, id);
+      return row && resultOf<Value>(row, fingerprint);
+    });
+  }
+
+  /**
+   * Deletes one batch of rows that are older than `olderThanMs`, by the database's clock, and
+   * resolves to whether there are more. A repeat of a deleted one runs. Takes a pool.
+   * @param options `olderThanMs`: a day to ten years in milliseconds; `batchSize`: 1 to 10 000,
+   * @defaultValue 1 000
+   * @throws InvalidOptionError, as a rejection.
+   */
+  async prune(
+    db: SqlExecutor,
+    options: { readonly olderThanMs: number; readonly batchSize?: number | undefined },
+  ): Promise<boolean> {
+    checkOptionNames("prune", options, ["olderThanMs", "batchSize"]);
+    const { olderThanMs, batchSize = 1_000 } = options;
+    // At least a day, so that seconds instead of milliseconds are refused (J13).
+    checkMs("olderThanMs", olderThanMs, 86_400_000, 315_360_000_000);
+    if (!Number.isInteger(batchSize) || batchSize < 1 || batchSize > 10_000) {
+      throw invalidOption("batchSize", "a whole number from 1 to 10000", batchSize);
+    }
+    checkExecutor(db);
+    return await this.#dialect.prune(db, olderThanMs, batchSize);
+  }
+}
+
+function quoteName(option: string, name: unknown, quote: string, maxBytes: number): string {
+  // NUL ends a name for the server, ? and $ are placeholders, and PostgreSQL cuts longer names
+  // (J10).
+  const isName = typeof name === "string" && name !== "" && !/[\0?$\p{Cs}]/u.test(name);
+  if (isName && Buffer.byteLength(name) <= maxBytes) {
+    return quote + name.replaceAll(quote, quote + quote) + quote;
+  }
+  const expected = `a name of 1 to ${maxBytes} bytes without NUL, ?, $ and lone surrogates`;
+  throw invalidOption(option, expected, name);
+}
+
+/**
+ * J8: a handler may answer a refusal itself. A guard must not keep that answer for the right
+ * content.
+ */
+async function refusing<Result>(
+  submission: SqlSubmission | undefined,
+  act: () => Promise<Result>,
+): Promise<Result> {
+  try {
+    return await act();
+  } catch (error) {
+    if (isSubmitLockError(error)) submission?.doNotStore?.();
+    throw error;
+  }
+}
+
+function checkExecutor(db: SqlExecutor): void {
+  if (!hasMembers(db, ["query"]) || typeof db.query !== "function") {
+    throw invalidOption("tx", "an object with a function query(text, params)", db);
+  }
+}
+
+function checkCall(tx: SqlExecutor, submission: SqlSubmission | undefined): SqlSubmission {
+  checkExecutor(tx);
+  if (!hasMembers(submission, ["id"])) {
+    throw new InvalidOptionError(
+      `submission: expected that of a request, of a lease under once, or of identify, got ${describe(submission)}. A guard finds none without an id: set idempotency.key: "required"`,
+    );
+  }
+  const { id, fingerprint } = submission as SqlSubmission;
+  for (const [name, text] of Object.entries({ id, fingerprint: fingerprint ?? id })) {
+    // Rule J7: refuse an application's own id, under which two users could share an order.
+    if (is22(text)) continue;
+    const came =
+      typeof text === "string" ? `a string of ${text.length} characters` : describe(text);
+    throw new InvalidOptionError(
+      `submission.${name}: expected 22 characters that contain the user, got ${came}. Make them with identify(userId, { id })`,
+    );
+  }
+  return submission as SqlSubmission;
+}
+
+function resultOf<Value>(row: SubmissionRow, fingerprint: string | undefined): OnceResult<Value> {
+  // Rule J5: other content does not get this value.
+  const isCompared = row.fingerprint !== null && fingerprint !== undefined;
+  if (isCompared && row.fingerprint !== fingerprint) {
+    throw new SubmissionMismatchError(
+      "this submission was made before, with another fingerprint. Use a new id for other content",
+      false,
+    );
+  }
+  // Rule J6: a row without a value does not run again.
+  if (row.value === null) {
+    throw new AnswerUnavailableError(
+      "this submission was committed before, and its value was not kept. It does not run again: look for its effect",
+    );
+  }
+  // The database's clock may have been set back.
+  return { value: parsed(row.value), replayed: true, ageMs: Math.max(0, Number(row.age)) };
+}
+
+function parsed<Value>(json: string): Value {
+  return json === "" ? (undefined as Value) : JSON.parse(json);
+}
+
+/** A connection that is not UTF-8, such as `charset: "latin1"` of mysql2, would change other characters. */
+function inAscii(json: string): string {
+  return json.replace(
+    /[\u0080-\uffff]/g,
+    (each) => `\\u${each.charCodeAt(0).toString(16).padStart(4, "0")}`,
+  );
+}
