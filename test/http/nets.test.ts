@@ -7,13 +7,13 @@ import { sharedRedisPort } from "../support/redis-server.ts";
 
 // `npm run lab -- fail-anywhere` takes more programs, and every major of a framework.
 test("P1 and P5: each foreign call fails in each way, and strands nobody", async () => {
-  const haul = await cast("fail-anywhere", { runs: 200, seed: 20_260_101, isStrict: false });
+  const haul = await cast("fail-anywhere", { runs: 120, seed: 20_260_101, isStrict: false });
   if (haul.failure !== undefined) expect.fail(story("fail-anywhere", haul));
 });
 
 // `npm run lab -- linear-cost` takes more texts, stricter bounds and every major of a framework.
 test("P6: what a client sends costs time that grows with its length and no faster", async () => {
-  const haul = await cast("linear-cost", { runs: 300, seed: 20_260_101, isStrict: false });
+  const haul = await cast("linear-cost", { runs: 200, seed: 20_260_101, isStrict: false });
   if (haul.failure !== undefined) expect.fail(story("linear-cost", haul));
 });
 

@@ -240,6 +240,12 @@ describe("on a Cluster", () => {
 
   test("a client that connects to a node when it is needed serves", async () => {
     const client = await openCluster({ minimizeConnections: true });
+    // A list that left out a master without a connection would call itself complete.
+    const servers = portOf(client).servers();
+    expect(servers.map(({ address }) => address).sort()).toEqual(
+      cluster.ports.map((port) => `127.0.0.1:${port}`).sort(),
+    );
+    for (const server of servers) expect(await server.ask(["dbsize"])).toBeTypeOf("number");
     await orderAll(lockOn(client));
   });
 

@@ -145,7 +145,21 @@ export class NodeRedisClusterPort implements ClientPort {
   }
 
   servers(): readonly ServerPort[] {
-    return this.#client.masters.flatMap(({ client }) => (client ? [this.#serverOf(client)] : []));
+    return this.#client.masters.map((node) =>
+      node.client ? this.#serverOf(node.client) : this.#unopened(node),
+    );
+  }
+
+  /** With `minimizeConnections`, the first command opens the connection to a master. */
+  #unopened(node: Node): ServerPort {
+    const opened = async () =>
+      this.#serverOf((await this.#client.nodeClient(node)) as SingleClient);
+    return {
+      address: node.address,
+      connection: undefined,
+      eval: async (...call) => (await opened()).eval(...call),
+      ask: async (words) => (await opened()).ask(words),
+    };
   }
 
   /** Writes a call again only where the node refers to another one: it has executed nothing then. */

@@ -26,12 +26,6 @@ export async function openNodeRedis(place: Place): Promise<NodeRedisClient> {
         minimizeConnections: true,
       })
     : createClient({ ...login, socket, database, keyPrefix });
-  if ("masters" in client) {
-    client.on("connect", () => {
-      for (const node of client.masters)
-        void (async () => client.nodeClient(node))().catch(() => {});
-    });
-  }
   // A failure is an `error` event, which node-redis throws where there is no listener.
   client.on("error", () => {});
   void client.connect().catch(() => {});
