@@ -85,7 +85,7 @@ export type RefusalReason<Each extends Refusal = Refusal> = Each extends Refusal
 
 /**
  * Whether a client that sends this `Accept` prefers a page to a problem document (RFC 9110, section
- * 12.5.1). The `accepts` of Express 4 and Koa takes the square of the header's length.
+ * 12.5.1). The `accepts` of Express 4 and Koa takes time by the square of its length.
  */
 export function prefersHtml(accept = "*/*"): boolean {
   const ranges = accept.split(",").map((range, order) => {

@@ -257,7 +257,8 @@ async function lookAtCalls(target: CliTarget, node: ServerPort, info: Info, add:
 async function lookAtKeys(connection: CliTarget, args: Arguments, budgetMs: number, add: Add) {
   for (const lock of connection.locks) {
     const listed = await findLocks(connection, lock, budgetMs).catch(() => undefined);
-    if (listed === undefined) return add("unknown", "keys", "other locks: SCAN failed (+scan)");
+    if (listed === undefined)
+      return add("unknown", "keys", "other locks: SCAN failed, or is not permitted (+scan)");
     const under = `under ${lock.keyPrefix}`;
     const all = listed.locks.map(({ found }) => found);
     const setBack = all.filter((found) => "clockSetBack" in found).length;
@@ -277,7 +278,7 @@ async function lookAtKeys(connection: CliTarget, args: Arguments, budgetMs: numb
       const text = `${plural(strange.length, "key")} ${under} of no user id: perhaps locks of another program, or of another prefix`;
       add("warn", "other-keys", text, args.suggest("list", "", lock.keyPrefix));
     }
-    if (partial) add("unknown", "keys", `keys ${under}: not all were looked at. ${partial}`);
+    if (partial) add("unknown", "keys", `keys ${under}: not all were looked at. ${partial}.`);
   }
 }
 

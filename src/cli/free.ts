@@ -48,7 +48,7 @@ export async function free(context: Context): Promise<number> {
     if (!isSame) return wrongId(found);
     const isAtOnce = now || found.state === "cooldown" || found.state === "foreign";
     const freeInMs = isAtOnce ? 0 : longestWaitMs(found);
-    const wait = `keep the user out for ${longestWait(found)} at most`;
+    const wait = `let the next order start in ${longestWait(found)} at most`;
     const text = `Would free user ${user} (${labelOf(found)}) and ${isAtOnce ? "let the next order start at once" : wait}. Nothing was changed.`;
     return ended(context, { outcome: "freed", freeInMs }, text);
   }

@@ -8,7 +8,7 @@ import { count, duration } from "./terminal.ts";
 export interface Scan {
   readonly looked: number;
   readonly total: number | undefined;
-  /** Why the scan has not looked at all keys, as a sentence; `undefined` if it has. */
+  /** Why the scan stopped early, or a remedy, without its full stop; `undefined` for a whole scan. */
   readonly partial: string | undefined;
   readonly tookMs: number;
 }
@@ -21,10 +21,10 @@ const batch = 500;
 /** The pause between two SCANs, in ms, in which Redis serves other clients. */
 const pauseMs = 5;
 
-/** Of so many keys, all are on one of two masters by chance once in 32 768 times. */
+/** How many keys are asked for: all are on the same one of two masters once in 32 768 times. */
 const probes = 16;
 
-/** A plain client sees the keys of one node of a Cluster: without this, "none" would be an answer. */
+/** A plain client sees the keys of one node of a Cluster: without this, it would report "none". */
 export async function refuseNodeOfCluster(connection: CliTarget): Promise<void> {
   const client = clientOf(connection);
   if (client.isCluster) return;

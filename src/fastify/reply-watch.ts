@@ -134,7 +134,7 @@ export class ReplyWatch implements Capture {
       this.#saysLate(value);
       this.#says(value);
       if (this.#web) {
-        // A handler that awaits its reply goes on only when the client has left.
+        // Behind `await reply` the client may have left already, and no event will say so again.
         if (held.exchange.clientLeft) this.#abandoned(held);
         held.detached(this.#abandoned);
       } else held.finished();

@@ -25,7 +25,7 @@ export async function payloadOf(request: Request, except?: readonly string[]): P
 }
 
 async function bytesOf(request: Request): Promise<Buffer> {
-  // Check before `body` is touched: Hono's server then reads on, and the client sees the answer.
+  // Check without touching `body`: Hono's server then reads the rest, and the client sees the 413.
   if (Number(request.headers.get("content-length")) > maxBytes) throw tooLong();
   if (request.body === null && !request.bodyUsed) return Buffer.alloc(0);
   let clone: Request;

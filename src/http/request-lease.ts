@@ -15,8 +15,9 @@ export type HoldOptions = Pick<
 >;
 
 /**
- * The lease of one request. It ends once, when the work is done and the response is over. While work
- * may go on unseen, only the end of the response counts: a client that leaves stops no handler.
+ * The lease of one request. It ends once: when the work is done, and the response was ended or its
+ * client has left. While work may go on unseen, the handler must end the response: a client that
+ * leaves stops no handler.
  */
 export class RequestLease {
   readonly exchange: Exchange;
@@ -92,7 +93,7 @@ export class RequestLease {
   }
 
   /**
-   * A piece of work has returned, but may go on unseen: only the end of the response counts.
+   * A piece of work has returned, but may have started more: only the end of the response counts.
    * @param onAbandoned called if the client leaves and the response has not ended: it may never end.
    */
   detached(onAbandoned?: (held: RequestLease) => void): void {

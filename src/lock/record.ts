@@ -78,7 +78,7 @@ function isHeaderValue(value: unknown): boolean {
 /** A record's version, fingerprint and owner id, and the sign by which scripts know a record. */
 const head = /^1[\w-]{22}[0-9a-f-]{36}=/;
 const headLength = 60;
-/** The length of the description in bytes has so many hexadecimal digits, behind the head. */
+/** Behind the head: the hexadecimal digits of the length, in bytes, of the description. */
 const lengthDigits = 6;
 
 type Place = Pick<CallerCommand, "key" | "submission">;

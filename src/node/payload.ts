@@ -142,7 +142,7 @@ function collect(value: unknown, field: string, found: [string, Fields][]): void
   if (Array.isArray(value)) {
     for (const each of value) collect(each, field, found);
   } else if (isPlain(value) && Object.values(value).every((each) => typeof each === "object")) {
-    // This is no file, but an object of files by field: a file has a class, or a text.
+    // This is not a file, but an object of files by field: a file has a class, or a text.
     for (const [name, each] of Object.entries(value)) {
       collect(each, field === "" ? name : `${field}[${name}]`, found);
     }

@@ -192,7 +192,7 @@ function metricsOf(meter: Meter, locks: readonly ObservedLock[]): Listeners {
     unit: "{request}",
   });
 
-  /** How many locks of each prefix have an outage; one that began before is not counted. */
+  /** How many locks of each prefix have an outage; one from before `instrument` is not counted. */
   const outages = new Map<string, number>();
   const prefixes = new Set<string>();
   /** Starts a prefix's counters at 0: an alert on an increase would miss one that starts at 1. */

@@ -32,7 +32,7 @@ export interface Dialect {
   prune(db: SqlExecutor, olderThanMs: number, batchSize: number): Promise<boolean>;
 }
 
-/** @throws InvalidOptionError (J9): without a named column, a known submission would look empty. */
+/** @throws InvalidOptionError (J9) where a column is missing: a known row would seem to have no value. */
 export function rowsOf(result: unknown, columns: readonly string[]): Record<string, unknown>[] {
   const { rows = result } = Object(result);
   const list: unknown = Array.isArray(rows) && Array.isArray(rows[0]) ? rows[0] : rows;

@@ -47,7 +47,7 @@ export class MemoryStore implements LockStore {
   readonly #records = new Map<string, Kept>();
   /** The answers that runs have left for waiting repeats (rule 25), by {@link recordKey}. */
   readonly #told = new Map<string, Kept>();
-  /** The orders that have outlived their locks, by owner id. */
+  /** Orders that may be at work although their locks have ended, by owner id: `inspect` shows them. */
   readonly #outlived = new Map<string, OutliveRequest & { readonly expiresAt: number }>();
   #lastToken = 0;
   #sweepAt = 1_000;
@@ -225,7 +225,7 @@ export class MemoryStore implements LockStore {
   }
 
   #take(command: LockCommand, now: number): number {
-    // Delete expired keys, whose users may never return. Once for each doubling, this is cheap.
+    // Delete expired keys, whose users may never return. It is cheap, because their number must double first.
     if (this.#entries.size >= this.#sweepAt) {
       for (const each of this.#entries.keys()) live(this.#entries, each, now);
       this.#sweepAt = Math.max(1_000, 2 * this.#entries.size);

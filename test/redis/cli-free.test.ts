@@ -119,7 +119,7 @@ describe("free", () => {
     const { code, stdout } = await runMain(["free", user, "--dry-run"], env);
     expect(code).toBe(0);
     expect(stdout).toContain(`Would free user ${user} (${lease.ownerId.slice(0, 8)}, working, `);
-    expect(stdout).toContain(" keep the user out for 20.0 s at most. Nothing was changed.");
+    expect(stdout).toContain(" let the next order start in 20.0 s at most. Nothing was changed.");
     const asJson = await runMain(["free", user, "--dry-run", "--json"], env);
     const would = { userId: user, outcome: "freed", freeInMs: 20_000, dryRun: true };
     expect(JSON.parse(asJson.stdout)).toEqual(would);

@@ -18,7 +18,7 @@ export type CallResult =
   | { readonly kind: "value"; readonly value: unknown }
   | { readonly kind: "error"; readonly error: unknown }
   | { readonly kind: "closed" }
-  /** The server has not executed it, and lacks the digest. The next call will have the text. */
+  /** Not executed: the server lacks the script, or permits no EVALSHA. The next call has the text. */
   | { readonly kind: "not-loaded" };
 
 interface Call {
@@ -35,7 +35,7 @@ interface Call {
 }
 
 export interface ConnectionWatcher {
-  /** The connection came up, and its database is proven where that is needed. */
+  /** Requests can be written: the connection is up and, where rule 22 asks for it, in its database. */
   ready(): void;
   /** The client has failed, or (rule 22) the server refused the `SELECT` of a new connection. */
   failed(error: Error): void;

@@ -7,7 +7,7 @@ type Follow = (answer: Promise<unknown>, tell: (result: CallResult) => void) => 
 export class DatabaseProof {
   readonly #client: ClientPort;
   readonly #follow: Follow;
-  /** The client is, or was, on another database than 0. */
+  /** Whether to ask: the client needs the proof, or has needed it on an earlier database. */
   #isNeeded: boolean;
   /** The database that the server has confirmed, and on which connection of the client. */
   #proved: { readonly database: number; readonly connection: unknown } | undefined;

@@ -53,13 +53,14 @@ function replicasOf(client: ClientPort, ackReplicas: number | undefined): Replic
 
 /**
  * The batches, in a flush's order: releases before acquires, so that a submit in the same turn
- * finds a free key. With `ackReplicas`, one call releases many locks, and one takes the next.
+ * finds a free key. With `ackReplicas`, all acquires of a turn are one call, and so are its releases:
+ * what is answered together waits for the replicas together.
  */
 function batchesOf(connections: ConnectionPair, acknowledge: Acknowledge | undefined) {
   const calls = acknowledge && 1;
   return {
     complete: new CommandBatch(completeCommand, connections, acknowledge),
-    // Replicas acknowledge a complete in two steps after its second step, the release.
+    // Without an acknowledgement: that is asked for behind the second step, the release.
     record: new CommandBatch(recordCommand, connections),
     release: new CommandBatch(releaseCommand, connections, undefined, calls),
     tell: new CommandBatch(tellCommand, connections),

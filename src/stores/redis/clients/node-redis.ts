@@ -43,7 +43,7 @@ export interface SocketOptions extends Address {
 
 type SentWords = readonly (string | Uint8Array)[];
 
-/** Members are read where they exist. */
+/** Members that not every version has are optional. */
 export interface SingleClient extends Omit<NodeRedisClient, "sendCommand" | "duplicate"> {
   readonly options?: NodeRedisOptions;
   /** A number that counts connections. */
@@ -177,7 +177,7 @@ export class NodeRedisServer implements ServerPort {
     return this.client.sendCommand(words, options).then(readReply, readError);
   }
 
-  /** Asks the node that a slot moves to. No command is written between the two. */
+  /** Asks the node that a slot moves to: `ASKING`, and right behind it the command. */
   askMoving(words: SentWords, asBytes = false): Promise<unknown> {
     this.ask(["ASKING"]).catch(() => {});
     return this.ask(words, asBytes);

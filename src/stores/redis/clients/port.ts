@@ -6,7 +6,7 @@ export interface ServerPort {
   readonly address: string;
   /** Identity of the current connection; changes on reconnect. */
   readonly connection: unknown;
-  /** @param digest given if the server has the script: written for its text, where possible. */
+  /** @param digest of a script that the server has: written instead of its text, where possible. */
   eval(script: string, call: ScriptCall, digest?: string): Promise<unknown>;
   ask(words: readonly string[]): Promise<unknown>;
 }
@@ -74,7 +74,7 @@ export interface ClientPort extends ServerPort {
   nodeOf(slot: number): string;
   /** The connection to the master of that name; `undefined` unless it is ready, and a master. */
   master(name: string): ServerPort | undefined;
-  /** The one server, or all known masters of the Cluster. */
+  /** The one server, or each master of the Cluster. */
   servers(): readonly ServerPort[];
 
   watch(watcher: PortWatcher): () => void;
@@ -85,7 +85,7 @@ export interface ClientPort extends ServerPort {
   askDatabase(): Promise<number | undefined>;
   /**
    * Writes calls of a script by its text, and a last command, in one piece on one connection (on a
-   * Cluster, to the slot's node). An error of the server is a value; rejects with the client's.
+   * Cluster, to the slot's node). An error of the server is a value; one of the client rejects.
    */
   together(
     slot: number,
