@@ -222,7 +222,7 @@ function recordsOf(connection: CliTarget, lock: CliLock, user: string): Records 
     }
     if (seen.outcome !== "completed") return seen;
     const life = client.eval("return redis.call('PTTL', KEYS[1])", {
-      keys: [start + id],
+      keys: [start + seen.recordId],
       args: [],
     });
     return { ...seen, expiresInMs: Number(await answerOf(address, life)) };

@@ -210,7 +210,7 @@ export class Arguments {
         option === "prefix" && given.length > 0 && prefix !== undefined ? [prefix] : given;
       return values.map((value) => {
         if (typeof value === "boolean") return `--${option}`;
-        const shown = value.replace(/^(rediss?:\/\/[^:/@]*):.*@/, "$1:***@");
+        const shown = value.replace(/^(\s*rediss?:\/\/[^:/@]*):.*@/i, "$1:***@");
         return `--${option}${shown.startsWith("-") ? "=" : " "}${quoted(shown)}`;
       });
     });
@@ -237,8 +237,11 @@ function parsed(name: string, args: string[], help: string) {
     const { values, positionals } = parseArgs(given);
     return { values: values as Record<string, (string | boolean)[]>, positionals };
   } catch (error) {
-    const [message = ""] = (error as Error).message.split(/\.\n|\. To specify/);
-    throw new CliError(`${message}. Try: ${program} ${name} --help`);
+    const whole = (error as Error).message;
+    const [message = ""] = whole.split(/\.\n|\. To specify/);
+    const [, hyphen] = /'(--[\w-]+=-)XYZ'/.exec(whole) ?? [];
+    const more = hyphen === undefined ? "" : `. A value that begins with a hyphen: ${hyphen}…`;
+    throw new CliError(`${message}${more}. Try: ${program} ${name} --help`);
   }
 }
 

@@ -2,6 +2,7 @@
 import { once } from "node:events";
 import { createInterface } from "node:readline/promises";
 import { styleText } from "node:util";
+import { exitCode } from "./failure.ts";
 import { main } from "./main.ts";
 import { plain, type Terminal } from "./terminal.ts";
 
@@ -30,8 +31,12 @@ const terminal: Terminal = {
   },
 };
 
-// `submit-lock list | head` closes the pipe early, which is not a failure.
-stdout.on("error", () => process.exit());
+stdout.on("error", ({ code, message }: NodeJS.ErrnoException) => {
+  // `submit-lock list | head` closes the pipe early, which is not a failure.
+  if (code === "EPIPE") process.exit();
+  stderr.write(`submit-lock: cannot write the output (${message})\n`);
+  process.exit(exitCode.usage);
+});
 
 void main(process.argv.slice(2), terminal).then((code) => {
   // This calls back when all output is written. The open connection would keep the process alive.

@@ -9,8 +9,9 @@ import { type RequestLease, warnIfHeldToMaxHold } from "../http/request-lease.ts
 import { headersToRepeat } from "../http/stored-answer.ts";
 import type { Lease } from "../lock/lease.ts";
 import { ResponseCapture } from "../node/capture.ts";
-import { isDisconnected, NodeExchange } from "../node/exchange.ts";
+import { heldBackMs, isDisconnected, NodeExchange } from "../node/exchange.ts";
 import { contentAdapter, type RequestContent } from "../node/payload.ts";
+import { setTimeout } from "../time.ts";
 import { invalidOption, textOfThrown, warnOnce } from "../validation.ts";
 
 export type * from "../http/public.ts";
@@ -201,13 +202,15 @@ async function run(
     }
     return;
   }
-  // The promise has settled, and the waiting client has no answer: a callback must be at work.
   const { clientLeft, isAnswered } = held.exchange;
-  const hasAnswered = res.headersSent || isAnswered || clientLeft || isBrokenOff(res);
-  const isUnseen = !isPromise || !hasAnswered;
+  const hasAnswered = res.headersSent || isAnswered;
   if (passedOn) held.detached();
-  else if (!isUnseen) held.finished();
+  else if (isPromise && !hasAnswered && clientLeft) {
+    // `res.render` answers a tick later, and a retry must find that answer.
+    held.detached(() => setTimeout(() => held.abandoned(), heldBackMs).unref());
+  } else if (isPromise && (hasAnswered || isBrokenOff(res))) held.finished();
   else {
+    // The promise has settled, and the waiting client has no answer: a callback must be at work.
     // A value with listeners may be at work: a stream, an emitter, the response itself.
     if (value !== undefined && typeof Object(value).on !== "function") {
       warnOnce(

@@ -6,8 +6,8 @@ import { type RequestLease, warnIfHeldToMaxHold } from "../http/request-lease.ts
 import { listedHeaders, type Picked, withoutOuter } from "../http/stored-answer.ts";
 import type { AnswerToStore } from "../lock/record.ts";
 import { isNodeStream, type NodeStream, ResponseCapture, webStreamOf } from "../node/capture.ts";
-import type { NodeExchange } from "../node/exchange.ts";
-import { setImmediate } from "../time.ts";
+import { heldBackMs, type NodeExchange } from "../node/exchange.ts";
+import { setImmediate, setTimeout } from "../time.ts";
 
 /**
  * For each reply, the function that gets its payload before all `onSend` hooks, and may replace it.
@@ -259,12 +259,16 @@ export class ReplyWatch implements Capture {
     });
     held.begin();
     // A hook that has failed answers in place of the stream, which nothing reads any more.
-    const { raw } = this.#reply;
-    raw.once("close", () => {
-      const isLeft = raw.writableEnded && stream instanceof Readable;
+    const endUnread = () => {
+      if (!(stream instanceof Readable)) return;
       // Fastify reads a stream that it does not send, as with a 204.
-      const isRead = isLeft && (Readable.isDisturbed(stream) || stream.readableFlowing === true);
-      if (isLeft && !isRead) stream.destroy();
-    });
+      const isRead = Readable.isDisturbed(stream) || stream.readableFlowing === true;
+      if (!isRead) stream.destroy();
+    };
+    // For a client that has left, hooks may still run, and one that fails ends no response.
+    const endLater = () => void setTimeout(endUnread, heldBackMs).unref();
+    const { raw } = this.#reply;
+    if (held.exchange.clientLeft) endLater();
+    else raw.once("close", () => (raw.writableEnded ? endUnread() : endLater()));
   }
 }

@@ -102,6 +102,12 @@ export class RequestLease {
     this.responseChanged();
   }
 
+  /** The client has left, and the handler is done: nothing more is awaited. */
+  abandoned(): void {
+    this.#isFinished = true;
+    this.responseChanged();
+  }
+
   /** The client has left, and work goes on whose end nothing shows: only the lease's own end counts. */
   unseen(): void {
     this.#isUnseen = true;

@@ -42,13 +42,12 @@ export class Acquiring extends Timer {
   #holderId: string | undefined;
   #ended = false;
 
-  /** @param waitedMs how much of `acquireTimeoutMs` the caller has waited already. */
-  constructor(runtime: LockRuntime, command: CallerCommand, onEnd: OnEnd, waitedMs = 0) {
+  constructor(runtime: LockRuntime, command: CallerCommand, onEnd: OnEnd) {
     super();
     this.#runtime = runtime;
     this.#command = command;
     this.#onEnd = onEnd;
-    this.#endsAt = this.#clock.startedAt + command.times.acquireTimeoutMs - waitedMs;
+    this.#endsAt = this.#clock.startedAt + command.times.acquireTimeoutMs;
   }
 
   begin(): void {
@@ -58,11 +57,12 @@ export class Acquiring extends Timer {
 
   #send(now: number): void {
     const command = this.#command;
+    const sentAt = this.#clock.now();
     const request: AcquireRequest = {
       command,
       deadlineMs: undefined,
       onlyLooks: false,
-      answer: (reply) => this.#answered(request, reply),
+      answer: (reply) => this.#answered(request, reply, sentAt),
     };
     this.#newest = request;
     this.#copies++;
@@ -80,7 +80,7 @@ export class Acquiring extends Timer {
     else this.#send(now);
   }
 
-  #answered(request: AcquireRequest, reply: AcquireReply): void {
+  #answered(request: AcquireRequest, reply: AcquireReply, sentAt: number): void {
     // Rule 2: a request is in flight until it is certain that it cannot take effect later.
     if (reply.kind !== "unknown") this.#command.inFlight.resolve(request);
     if (reply.kind === "unsent") this.#copies--;
@@ -88,9 +88,8 @@ export class Acquiring extends Timer {
     switch (reply.kind) {
       case "taken":
       case "mine": {
-        const now = this.#clock.now();
         // Rule 3: too late. The caller was promised an answer within `acquireTimeoutMs`.
-        if (now >= this.#endsAt) {
+        if (this.#clock.now() >= this.#endsAt) {
           this.#unavailable({ isHeld: true });
           break;
         }
@@ -101,7 +100,7 @@ export class Acquiring extends Timer {
           this.#command,
           this.#clock,
           fencingToken,
-          storeTimeMs - now,
+          storeTimeMs - sentAt,
         );
         this.#end({ outcome: "acquired", lease: new UserLease(held), confirmed });
         break;

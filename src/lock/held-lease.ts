@@ -107,7 +107,10 @@ export class HeldLease extends Timer {
   /** Rule 19: the one retire of a lost lease, begun by the lease itself or by `release`. */
   #retired: Promise<Parameters<OnReleased>> | undefined;
 
-  /** @param storeOffsetMs the store's time at the acquire, less the lease clock's at its answer. */
+  /**
+   * @param storeOffsetMs the store's time at the acquire, less the lease clock's at its send. So a
+   * cooldown or a record never ends too early, also where a busy process was late to read the answer.
+   */
   constructor(
     runtime: LockRuntime,
     command: CallerCommand,
@@ -174,10 +177,11 @@ export class HeldLease extends Timer {
     }
     this.runtime.active.done();
     // Rule 19: only a lease that is not lost leaves a cooldown, whose end is equal in each copy.
-    const cooldownUntilMs = cooldownMs === 0 ? 0 : this.#storeTimeMs() + cooldownMs;
     const { clock } = this;
     const { validUntil } = this.validity;
     const isValid = () => clock.now() < validUntil;
+    // A clock that was set forward would lengthen it.
+    const cooldownUntilMs = cooldownMs > 0 && isValid() ? this.#storeTimeMs() + cooldownMs : 0;
     const { command, runtime } = this;
     const record =
       told && command.submission && encodeRecord(command, told, this.#storeTimeMs(), runtime.seal);

@@ -70,7 +70,9 @@ export async function once<Value>(
     case "completed": {
       const { ageMs, answer } = attempt;
       if (answer.returned !== undefined) {
-        return { value: answer.returned.value as Value, replayed: true, ageMs };
+        // Repeats that waited together share the answer: each caller may change its own value.
+        const value = structuredClone(answer.returned.value) as Value;
+        return { value, replayed: true, ageMs };
       }
       const why = answer.unreadable
         ? `its record is ${answer.unreadable}`

@@ -196,6 +196,7 @@ export interface FoundAnswer {
   readonly ageMs: number;
   readonly completedAt: number;
   readonly id: string;
+  readonly recordId: string;
 }
 
 export function completedOf(
@@ -203,15 +204,17 @@ export function completedOf(
   place: Place,
   seal: Seal | undefined,
 ): FoundAnswer {
-  const { answer, createdMs, id = place.submission?.id ?? "" } = decodeRecord(record, place, seal);
+  const recordId = place.submission?.id ?? "";
+  const { answer, createdMs, id = recordId } = decodeRecord(record, place, seal);
   if (answer.unreadable === undefined) {
-    return { answer, ageMs: Math.max(0, storeTimeMs - createdMs), completedAt: createdMs, id };
+    const ageMs = Math.max(0, storeTimeMs - createdMs);
+    return { answer, ageMs, completedAt: createdMs, id, recordId };
   }
   warnOnce(
     "SUBMIT_LOCK_UNREADABLE_RECORD",
     `a submission was completed, and its record cannot be read (${answer.unreadable}): its repeats are refused, and none runs. ${remedies[answer.unreadable]}`,
   );
-  return { answer, ageMs: 0, completedAt: storeTimeMs, id };
+  return { answer, ageMs: 0, completedAt: storeTimeMs, id, recordId };
 }
 
 /** Advice to an operator, for a process warning. */

@@ -5,7 +5,7 @@ import { Acquiring, type OnEnd } from "./acquire.ts";
 import { closedAttempt, type SubmissionAttempt } from "./lease.ts";
 import { completedOf, type StoredAnswer } from "./record.ts";
 import { type CallerCommand, type LockRuntime, write } from "./runtime.ts";
-import type { AcquireReply, LockCommand } from "./store.ts";
+import type { AcquireReply, LockCommand, LockTimes } from "./store.ts";
 import { pauseBeforeRetry } from "./waiting.ts";
 
 /** The state of a submission. */
@@ -24,6 +24,8 @@ export type LookUp =
       readonly completedAt: number;
       /** The submission's 22 characters, as `submission.id` has them. */
       readonly id: string;
+      /** The 22 characters in the record's key: their HMAC with `seal`, else the `id`. */
+      readonly recordId: string;
     }
   | { readonly outcome: "mismatched"; readonly inFlight: boolean }
   /** The store gave no usable answer. */
@@ -42,19 +44,10 @@ async function look(
   command: LockCommand,
   waitsFor?: string,
 ): Promise<Seen> {
-  const reply = await within(
-    command.times.commandTimeoutMs,
-    new Promise<AcquireReply>((answer) =>
-      write(store, "acquire", {
-        command,
-        deadlineMs: undefined,
-        onlyLooks: true,
-        waitsFor,
-        answer,
-      }),
-    ),
+  const reply = await new Promise<AcquireReply>((answer) =>
+    write(store, "acquire", { command, deadlineMs: undefined, onlyLooks: true, waitsFor, answer }),
   );
-  switch (reply?.kind) {
+  switch (reply.kind) {
     case "completed":
       return { outcome: "completed", ...completedOf(reply, command, seal) };
     case "told": {
@@ -80,7 +73,10 @@ export async function lookUp(
   commands: readonly LockCommand[],
 ): Promise<LookUp> {
   let seen: Seen = { outcome: "none" };
-  for (const command of commands) if (seen.outcome === "none") seen = await look(runtime, command);
+  for (const command of commands) {
+    if (seen.outcome !== "none") break;
+    seen = (await within(command.times.commandTimeoutMs, look(runtime, command))) ?? silent;
+  }
   return seen.outcome === "in-flight" ? { outcome: "in-flight" } : (seen as LookUp);
 }
 
@@ -97,23 +93,23 @@ interface Waiter {
   readonly fail: (error: unknown) => void;
 }
 
-/** Looks up one submission for all callers of this process that wait for it, one at a time. */
+/** Looks up one submission for all callers of this process that wait for it. */
 export class Watch {
   readonly waiters: Set<Waiter> = new Set();
   /** The first caller's attempt: a caller for which there is no room gets it, too. */
   readonly attempt: SubmissionAttempt;
   readonly #look: (waitsFor: string | undefined) => Promise<Seen>;
-  readonly #acquireTimeoutMs: number;
+  readonly #times: LockTimes;
   #silentSince: number | undefined;
 
   constructor(
     attempt: SubmissionAttempt,
     look: (waitsFor: string | undefined) => Promise<Seen>,
-    acquireTimeoutMs: number,
+    times: LockTimes,
   ) {
     this.attempt = attempt;
     this.#look = look;
-    this.#acquireTimeoutMs = acquireTimeoutMs;
+    this.#times = times;
   }
 
   /** @param over called as soon as no caller waits any more: a later one needs another watch. */
@@ -126,13 +122,18 @@ export class Watch {
       if (longest === undefined) break;
       const { run } = longest;
       const lookedAt = performance.now();
-      try {
-        this.#saw(await this.#look(run), run, lookedAt);
-      } catch (error) {
+      const failed = (error: unknown) => {
         // A look throws once the lock was closed.
         for (const { fail } of this.waiters) fail(error);
         this.waiters.clear();
-      }
+      };
+      // A late answer still counts: Redis may be slow, and the next look as late.
+      const saw = (seen: Seen) => this.#saw(seen, run, lookedAt);
+      const answered = this.#look(run)
+        .then(saw)
+        .catch(failed)
+        .then(() => true);
+      if (!(await within(this.#times.commandTimeoutMs, answered))) saw(silent);
     }
     over();
   }
@@ -152,7 +153,8 @@ export class Watch {
     const left = this.#silentSince === undefined ? undecided : silent;
     this.#settle(left, ({ endsAt }) => endsAt <= lookedAt);
     // One lost reply is not an outage: callers wait for a silent store as long as an acquire does.
-    const isSilent = performance.now() - (this.#silentSince ?? Infinity) >= this.#acquireTimeoutMs;
+    const isSilent =
+      performance.now() - (this.#silentSince ?? Infinity) >= this.#times.acquireTimeoutMs;
     if (isSilent) this.#settle(silent, ({ since }) => since <= (this.#silentSince ?? 0));
   }
 
@@ -179,7 +181,6 @@ function attempting(
   runtime: LockRuntime,
   command: CallerCommand,
   identity: string,
-  waitedMs: number,
 ): Promise<Parameters<OnEnd>> {
   const { attempts } = runtime;
   const attempt = new Promise<Parameters<OnEnd>>((resolve) => {
@@ -187,7 +188,7 @@ function attempting(
       attempts.delete(identity);
       resolve(end);
     };
-    new Acquiring(runtime, command, ended, waitedMs).begin();
+    new Acquiring(runtime, command, ended).begin();
   });
   attempts.set(identity, attempt);
   return attempt;
@@ -227,22 +228,21 @@ export async function acquireOrWait(
   // little.
   if (crowd !== undefined && crowd.waiters.size >= forOne) return crowd.attempt;
   const underWay = attempts.get(identity);
-  let waitedMs = 0;
   // Await only an attempt that is under way: the next caller must find this caller's own.
-  if (underWay !== undefined) {
-    const from = performance.now();
-    const [shared] = await underWay;
-    waitedMs = performance.now() - from;
-    if (shared.outcome === "completed" || shared.outcome === "unavailable") return shared;
+  const [shared] = underWay === undefined ? [] : await underWay;
+  if (shared?.outcome === "completed" || shared?.outcome === "unavailable") return shared;
+  const [attempt, run] = await attempting(runtime, command, identity);
+  // The first caller may run: without an answer, this one must not.
+  if (attempt.outcome === "unavailable" && shared?.outcome === "acquired") {
+    return { ...attempt, isRepeat: true };
   }
-  const [attempt, run] = await attempting(runtime, command, identity, waitedMs);
   if (attempt.outcome !== "contended" || attempt.sameSubmission !== true) return attempt;
   const lookAgain = async (waitsFor: string | undefined) => {
     if (runtime.isDrained) throw closedAttempt().cause;
     return await look(runtime, commandOf(), waitsFor);
   };
   const known = watches.get(identity);
-  const watch = known ?? new Watch(attempt, lookAgain, runtime.times.acquireTimeoutMs);
+  const watch = known ?? new Watch(attempt, lookAgain, runtime.times);
   if (waitMs === 0 || watch.waiters.size >= forOne || waitingOn(runtime) >= inAll) return attempt;
   const since = performance.now();
   try {

@@ -59,7 +59,11 @@ export class Seal {
         "seal.keys has several keys, and ids are made with the last one. Set seal.idKey to that key before you remove it from seal.keys: under other ids, a retry would run again",
       );
     }
-    this.#keys = keys.map((key) => ({ key, id: derived(key, "key").subarray(0, idLength) }));
+    // Copies, because an application may wipe or reuse the memory of its secrets.
+    this.#keys = keys.map((key) => ({
+      key: Buffer.from(key),
+      id: derived(key, "key").subarray(0, idLength),
+    }));
     this.#idKey = idKey === false ? undefined : derived(idKey ?? last, "ids");
   }
 

@@ -5,8 +5,8 @@ import type { Exchange } from "../http/port.ts";
 import { performance, setTimeout } from "../time.ts";
 import { Timer, TimerWheel } from "../timers.ts";
 
-/** How long outer middleware may delay the end after the client left, in ms: to save a session. */
-const heldBackMs = 1_000;
+/** How long the end of a response may follow, in ms, once its client has left. */
+export const heldBackMs = 1_000;
 
 const pollEveryMs = 1_000;
 const pollTimers = new TimerWheel<NodeExchange>(100, false);

@@ -1,3 +1,4 @@
+import { Readable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
 import Fastify, { type FastifyReply } from "fastify";
 import { expect, test } from "vitest";
@@ -66,6 +67,32 @@ test.each([
   expect(reply.statusCode).toBe(status);
   const errors = lines.filter(({ err }) => err !== undefined);
   expect(errors).toMatchObject([{ reqId: "req-1", err: { code }, res: { statusCode: status } }]);
+});
+
+test("a user is free whose client has left before a hook fails over a stream", async () => {
+  const { app, place, user, whenFree } = openOrdersForTest({
+    app: { forceCloseConnections: true },
+    times: { maxHoldMs: 600_000 },
+  });
+  const [begun, left] = [gate(), gate()];
+  app.addHook("onSend", async () => {
+    throw new Error("the session store is away");
+  });
+  place(async (_request, reply) => {
+    reply.raw.once("close", left.open);
+    begun.open();
+    await left.opened;
+    return Readable.from(["placed"]);
+  });
+  const url = await app.listen({ port: 0, host: "127.0.0.1" });
+  const leaving = new AbortController();
+  const headers = { "x-user": user };
+  const answer = fetch(`${url}/orders`, { method: "POST", headers, signal: leaving.signal });
+  await begun.opened;
+  leaving.abort();
+  await expect(answer).rejects.toThrow();
+  await left.opened;
+  await whenFree();
 });
 
 test("an answer that an async handler sends without returning the reply passes onSend once", async () => {

@@ -82,6 +82,27 @@ describe.each(onAll)("$name", (framework: Framework) => {
     },
   );
 
+  // Express renders a template a tick after the handler has returned.
+  test.runIf(framework.family === "express")(
+    "an answer behind the promise of a handler whose client has left is repeated",
+    async () => {
+      const left = gate();
+      const once = await openOnce({
+        framework,
+        handler: async (turn, run) => {
+          turn.res.once("close", left.open);
+          await left.opened;
+          setTimeout(() => turn.answer(201, { run }), 30);
+        },
+      });
+      const call = await once.start({ key: orderKey });
+      call.abort();
+      await once.whenKept(1);
+      expect((await once.submit({ key: orderKey })).body).toBe('{"run":1}');
+      expect(once.runs).toBe(1);
+    },
+  );
+
   test("a client that has left and was answered nothing may run its order again", async () => {
     const left = gate();
     const once = await openOnce({

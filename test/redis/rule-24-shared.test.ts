@@ -103,6 +103,18 @@ describe.each(rows)("rule 24: $kind.name in front of $name", ({ start, kind }) =
     return attempts.map((attempt) => acquired(attempt).lease);
   };
 
+  test("an order that has outlived its lock leaves its trace where show looks for it", async () => {
+    const bounds = { ttlMs: 800, maxHoldMs: 800, acquireTimeoutMs: 400, commandTimeoutMs: 200 };
+    const lock = await open(bounds);
+    const users = crowd().slice(0, 12);
+    const leases = await takeAll(lock, users);
+    for (const user of users) {
+      const trace = async () => (await lock.inspect(user)).outlived;
+      await until(trace, { what: "the trace" });
+    }
+    for (const lease of leases) await lease.release();
+  });
+
   test("no lock has two holders, in whatever order two processes ask", async () => {
     const [one, other] = await Promise.all([open(patient), open(patient)]);
     await Promise.all([warm(one), warm(other)]);

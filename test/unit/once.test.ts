@@ -1,6 +1,14 @@
+import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, describe, expect, test } from "vitest";
-import { type LockStore, MemoryStore, type Submission, type UserId } from "../../src/index.ts";
+import {
+  type AcquireRequest,
+  type LockStore,
+  MemoryStore,
+  type Submission,
+  type UserId,
+} from "../../src/index.ts";
 import { VirtualFixture } from "../lab/simulation/virtual-fixture.ts";
+import { record } from "../support/channels.ts";
 import { runChild, sourceUrl } from "../support/child.ts";
 import { freshUser } from "../support/ids.ts";
 import { closeLocks, leaseOf, openLock } from "../support/locks.ts";
@@ -32,6 +40,58 @@ test("withLock says whether a cooldown kept it out", async () => {
   });
   const error = await lock.withLock(user, never).catch((reason: unknown) => reason);
   expect(error).toMatchObject({ code: "SUBMIT_LOCK_CONTENDED", isCooldown: true, hasEnded: false });
+});
+
+test("repeats that wait together get a value each, to change as they like", async () => {
+  const [lock, user] = [openLock({ store: new MemoryStore() }), freshUser()];
+  await lock.once(user, submission, () => ({ cents: 12_900 }));
+  const inEuros = async () => {
+    const { value } = await lock.once<{ cents: number }>(user, submission, never);
+    value.cents /= 100;
+    return value.cents;
+  };
+  expect(await Promise.all([inEuros(), inEuros(), inEuros()])).toEqual([129, 129, 129]);
+});
+
+describe("two clicks at once, on a store that answers late", () => {
+  /** Executes an acquire `ms` after it was written; never, once it is silent. */
+  class LateStore extends MemoryStore {
+    isSilent = false;
+    readonly #ms: number;
+
+    constructor(ms: number) {
+      super();
+      this.#ms = ms;
+    }
+
+    override acquire(request: AcquireRequest): void {
+      if (!this.isSilent) setTimeout(() => super.acquire(request), this.#ms);
+    }
+  }
+
+  const open = (ms: number) => {
+    const store = new LateStore(ms);
+    return { store, lock: openLock({ store, acquireTimeoutMs: 1_000, commandTimeoutMs: 500 }) };
+  };
+
+  test("are one run, however much of its time the first attempt took", async () => {
+    const [{ lock }, user, outages] = [open(600), freshUser(), record("submit-lock:store")];
+    let runs = 0;
+    const click = () => lock.once(user, submission, () => ++runs, { waitMs: 30_000 });
+    const values = await Promise.all([click(), sleep(20).then(click)]);
+    expect(values.map(({ value }) => value)).toEqual([1, 1]);
+    expect(outages).toEqual([]);
+  });
+
+  test("are known as one submission in an outage, and the second must not run", async () => {
+    const [{ lock, store }, user] = [open(300), freshUser()];
+    const asked = { identity: { id: "x".repeat(22), fingerprint: undefined } };
+    const first = lock.acquireOrWait(user, asked, 0);
+    const second = lock.acquireOrWait(user, asked, 0);
+    store.isSilent = true;
+    expect(await first).toMatchObject({ outcome: "acquired" });
+    expect(await second).toMatchObject({ outcome: "unavailable", isRepeat: true });
+  });
 });
 
 describe("rule 14: close", () => {

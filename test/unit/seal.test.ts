@@ -40,6 +40,14 @@ describe("rule 27: a sealed record", () => {
     expect(read).toEqual({ ...open, id: command.identity.id });
   });
 
+  test("is sealed with the key as it was given, though its memory is wiped", () => {
+    const key = Buffer.from(newest);
+    const ring = new Seal({ keys: [key], idKey: old });
+    key.fill(0);
+    const record = encodeRecord(command, content, 1_760_000_000_000, ring) as Buffer;
+    expect(open(record, [newest]).answer.status).toBe(201);
+  });
+
   test("shows its head, and nothing behind that", () => {
     const text = sealed().toString("latin1");
     expect(text.slice(0, 61)).toBe(`1${command.submission.fingerprint}${command.ownerId}=s`);

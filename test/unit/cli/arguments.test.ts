@@ -23,7 +23,11 @@ describe("what is typed", () => {
     ["two users", ["show", "42", "43"], '"43" as well'],
     ["a user where there is none", ["list", "42"], "takes options only"],
     ["an option of another command", ["show", "42", "--now"], "Unknown option '--now'"],
-    ["a dash instead of a value", ["free", "42", "--id", "--now"], "is ambiguous. Try: npx"],
+    [
+      "a dash instead of a value",
+      ["free", "42", "--id", "--now"],
+      "is ambiguous. A value that begins with a hyphen: --id=-…. Try: npx",
+    ],
     ["an option without its value", ["show", "42", "--url"], "argument missing"],
     [
       "an option twice",

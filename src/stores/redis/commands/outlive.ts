@@ -11,14 +11,14 @@ const longestTraces = 4_000;
  * Rule 19: leaves the trace of an order that has outlived its lock, or its end, beside those of the
  * user's other orders.
  *
- * KEYS: the traces of one user.
+ * KEYS: the lock, by which a sharding proxy finds the server that `inspect` asks; the traces.
  * ARGV[1] the owner id; ARGV[2] the trace, or '' where the order has ended; ARGV[3] its life, in ms.
  *
  * Returns the clock and 1.
  */
 const outliveScript: string = sent(/* lua */ `
 ${common}
-local key, owner = KEYS[1], ARGV[1]
+local key, owner = KEYS[2], ARGV[1]
 local ended = owner .. ':ended'
 local held = redis.pcall('GET', key)
 local life = math.max(tonumber(ARGV[3]), redis.call('PTTL', key))
@@ -48,7 +48,7 @@ export const outliveCommand: Command<OutliveRequest, OwnedReply> = {
   script: outliveScript,
   maxEntries: 1,
   add: ({ command, lifeMs, trace }, keys, args, recordKey) => {
-    keys.push(outlivedKey(command, recordKey));
+    keys.push(command.key, outlivedKey(command, recordKey));
     const { holder, ownerId } = command;
     const { endedAtMs, reason, takenAtMs } = trace ?? {};
     const text = trace ? [ownerId, takenAtMs, endedAtMs, reason, holder].join(":") : "";
