@@ -96,7 +96,7 @@ export interface ContentionDetails {
 
 /**
  * The key had another holder, a cooldown or a foreign value: in `withLock` until the end of
- * `waitMs`; in `once` at the first attempt, because it waits for its own submission alone.
+ * `waitMs`; in `once` at the first attempt, or for the same submission until the end of `waitMs`.
  */
 export class LockContendedError extends RequestError {
   override readonly name = "LockContendedError";
@@ -107,7 +107,7 @@ export class LockContendedError extends RequestError {
    * from `SubmissionTable`, whose database does not tell.
    */
   readonly expiresInMs: number;
-  /** The flag of {@link ContentionDetails}; `false` unless `once` says otherwise. */
+  /** The flag of {@link ContentionDetails}; `true` only from `once` and `SubmissionTable`. */
   readonly sameSubmission: boolean;
   /** The flag of {@link ContentionDetails}. */
   readonly isCooldown: boolean;
@@ -127,7 +127,7 @@ export class LockContendedError extends RequestError {
   }
 }
 
-/** From `once`: the submission was made before, with another fingerprint. `work` did not run. */
+/** From `once` or `SubmissionTable`: made before, with another fingerprint. `work` did not run. */
 export class SubmissionMismatchError extends RequestError {
   override readonly name = "SubmissionMismatchError";
   readonly code = "SUBMIT_LOCK_MISMATCHED";
@@ -142,9 +142,9 @@ export class SubmissionMismatchError extends RequestError {
 }
 
 /**
- * From `once`: the submission was completed before, and no value of it is kept. The value was above
- * 1 MiB or not JSON, a guard has kept an HTTP answer, or the value was left out in an outage. From
- * `SubmissionTable`: a row was committed without a value.
+ * From `once`: the submission was completed before, and no value of it can be returned. The value
+ * was above 1 MiB, not JSON or left out in an outage, a guard or `lease.complete` kept an answer,
+ * or the record is unreadable. From `SubmissionTable`: a row was committed without a value.
  */
 export class AnswerUnavailableError extends RequestError {
   override readonly name = "AnswerUnavailableError";
@@ -164,8 +164,8 @@ export class InvalidValueError extends RequestError {
 }
 
 /**
- * The store gave no usable answer in time. `cause` is the store's error; no message repeats its
- * text.
+ * The store gave no usable answer in time. `cause` is the store's error, if there is one; a message
+ * repeats a text of this package alone.
  */
 export class LockUnavailableError extends RequestError {
   override readonly name = "LockUnavailableError";
@@ -228,9 +228,10 @@ export class AnsweredTwiceError extends SubmitLockError {
  * A guard cannot compare a request's payload with an earlier one, and the handler did not run.
  *
  * - Status 500: no body parser ran before the guard, or it left an object in a circle; a file is
- *   neither in memory nor hashed; `fingerprint` returned a value that is not JSON, text or bytes.
+ *   neither in memory nor hashed; `fingerprint` returned a value that is not JSON, text or bytes;
+ *   on fetch, the body was read before the guard.
  * - Status 415: no body parser took the request's content type.
- * - Status 413, with `submit-lock/fetch`: its body is longer than 1 MiB.
+ * - Status 413: more than 1 000 files; with `submit-lock/fetch`, more than 1 MiB or 4 096 chunks.
  * - Status 422: the payload is nested deeper than 64 levels, or has a number that is not finite.
  */
 export class NoFingerprintError extends RequestError {

@@ -71,7 +71,7 @@ export interface Mismatch extends Refused {
   readonly inFlight: boolean;
 }
 
-/** The lock was not tried or has no result: Redis did not answer or refused, or it is closed. */
+/** The lock was not taken: Redis did not answer, or refused, or the `SubmitLock` is closed. */
 export interface Unavailable extends Refused {
   readonly reason: "unavailable";
   readonly cause: Error;
@@ -85,7 +85,7 @@ export type RefusalReason<Each extends Refusal = Refusal> = Each extends Refusal
 
 /**
  * Whether a client that sends this `Accept` prefers a page to a problem document (RFC 9110, section
- * 12.5.1). The `accepts` of Express 4 and Koa takes time by the square of its length.
+ * 12.5.1). The `accepts` of Express 4 and Koa takes time by the square of the header's length.
  */
 export function prefersHtml(accept = "*/*"): boolean {
   const ranges = accept.split(",").map((range, order) => {
@@ -113,8 +113,8 @@ type ErrorReason =
   | { readonly reason: "incomparable"; readonly status: 413 | 415 | 422 };
 
 /**
- * The answer of a guard for an error of `once`, `withLock` or a lease, or for one that a lost lease has
- * caused: the same status, code, headers and text. Send its `status`, `headers` and `body`.
+ * The answer of a guard with `submissionId` and without `docs` for an error of `once`, `withLock`
+ * or a lease, or for one that a lost lease has caused. Send its `status`, `headers` and `body`.
  *
  * @example
  * ```ts
@@ -301,8 +301,8 @@ function contentOf(refusal: RefusalReason | ErrorReason, isDerived: boolean): Co
           [409, "idempotency_in_flight", soon],
           "The request that was outstanding for this submission is over",
           "This submission was still being processed when it was sent again, and its answer was not kept. Check whether it succeeded before you retry: a retry is processed as a new submission.",
-          "We cannot show that answer again. Look at your orders: if yours is not there, submit it again.",
-          "Your first click was answered",
+          "We cannot show its result. Look at your orders: if yours is not there, submit it again.",
+          "Your first click is no longer being processed",
         ];
       }
       if (refusal.sameSubmission) {

@@ -1,5 +1,5 @@
 type Storage = Record<"getItem" | "setItem" | "removeItem", (...words: string[]) => string | null>;
-/** Holds the ids where the page's storage is full or forbidden. */
+/** Holds the ids as well: it counts where the page's storage is full, forbidden or missing. */
 const memory = new Map<string, string>();
 /** Ids that were made by this page, and under which no order can be placed yet. */
 export const unused: Set<string> = new Set();
@@ -48,8 +48,8 @@ function newId(): string {
 }
 
 /**
- * FNV-1a, so that no content of an order is stored. `crypto.subtle` needs HTTPS and a promise, for
- * which a submit does not wait.
+ * Like FNV-1a, from 0 and by code points: no content of an order is stored. `crypto.subtle` needs
+ * HTTPS and a promise, for which a submit does not wait.
  */
 export function digestOf(content: string): string {
   let digest = 0;

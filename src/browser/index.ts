@@ -34,7 +34,10 @@ export interface SubmitOnceOptions {
 
 /** Why and when a request is sent again. */
 export interface Waiting {
-  /** No answer; this order, or another one of this user, is being placed; a refusal that passes. */
+  /**
+   * `network`: no answer. `in_flight`: this order or another one of the user is being placed.
+   * `unavailable`: another refusal that passes.
+   */
   readonly reason: "network" | "in_flight" | "unavailable";
   /** How often the request was sent. */
   readonly tries: number;
@@ -81,7 +84,8 @@ const flights = new Map<string, Join>();
  * ```
  *
  * @throws SubmitUnansweredError without a final answer in time, or aborted after something was sent.
- * @throws TypeError for arguments that `fetch` refuses, a body that cannot be sent twice, and `no-cors`.
+ * @throws TypeError for `no-cors`, a body that cannot be sent twice, an argument that is not valid.
+ * @throws the signal's reason where the signal was aborted before anything was sent.
  */
 export async function submitOnce(
   input: string | URL | Request,
@@ -163,16 +167,16 @@ function flightOf(request: Request, key: string, id: string, name: string): Join
           ((status < 400 || body.match(/"code": ?"(\w+)"/)?.[1]) as string);
         if (/^idem\w+_flight$|^submit_contended/.test(code)) reason = "in_flight";
         // After a lost lease the order may be placed, so only a person may send it again.
-        // Cloudflare has the codes from 520 on.
+        // Cloudflare's own statuses begin at 520.
         else if (
           !/^submit_lock_lost/.test(code) &&
-          (/408|42[59]|50[234]|52/.test(status as unknown as string) ||
+          (/408|42[59]|50[234]|52./.test(status as unknown as string) ||
             (status === CONFLICT && given && !code))
         ) {
           reason = "unavailable";
         } else {
-          // A 4xx of others may come before the guard, and behind a redirect it is about an order's
-          // page. A repeated answer is that of an earlier try.
+          // Other code may refuse before the guard, and an answer behind a redirect is of another
+          // page: both say nothing of an earlier try. A replayed answer is an earlier try's own.
           const isSure = unused.has(id) || headers.get("Idempotent-Replayed");
           const isRefused = isSure && !redirected && status < SERVER_ERROR;
           if (status !== UNAUTHORIZED) {

@@ -118,7 +118,7 @@ export function protectForm(
     // Later submit listeners may read the field itself.
     filled();
     isSpent = true;
-    // Listen now: a page that is kept before its timers ran would hold back a click after Back.
+    // Listen now: a page that is cached before its timers ran would hold back a click after Back.
     addEventListener("pageshow", giveBack, { once: true });
     // Disable later: other listeners may prevent it, and a disabled button is not sent.
     timer = setTimeout(() => {

@@ -28,7 +28,8 @@ import {
 type Completed = Extract<LookUp, { outcome: "completed" }>;
 
 interface Kept extends Completed {
-  readonly expiresInMs: number;
+  /** `undefined` where it is not known. */
+  readonly expiresInMs?: number;
 }
 
 type Looked = Exclude<LookUp, Completed> | Kept;
@@ -39,6 +40,8 @@ export async function answers({ args, terminal, open }: Context): Promise<undefi
     throw new CliError('--key and --route "POST /orders" belong together');
   }
   const budgetMs = args.duration("budget", 600_000);
+  // A wrong one is refused before Redis is asked.
+  idsOf("", args.user, key, route, submission);
   const connection = await open();
   const [lock] = connection.locks;
   const records = recordsOf(connection, lock, args.user);
@@ -218,14 +221,18 @@ function recordsOf(connection: CliTarget, lock: CliLock, user: string): Records 
       seen = await lock.lookUp(user, { id });
     }
     if (seen.outcome === "unknown") {
-      throw new CliError(`no answer from ${address} about a record`, exitCode.noRedis);
+      const text = `no usable answer from ${address} about a record`;
+      const why = "Redis is silent, or does not permit GET, or the key holds no record";
+      throw new CliError(`${text}: ${why}`, exitCode.noRedis);
     }
     if (seen.outcome !== "completed") return seen;
     const life = client.eval("return redis.call('PTTL', KEYS[1])", {
-      keys: [start + seen.recordId],
+      keys: [start + id],
       args: [],
     });
-    return { ...seen, expiresInMs: Number(await answerOf(address, life)) };
+    const expiresInMs = Number(await answerOf(address, life));
+    // A sealed record that was asked for by its own id is under another one, an HMAC.
+    return expiresInMs < -1 ? seen : { ...seen, expiresInMs };
   };
   return { start, nodes: ofSlot.length === 0 ? masters : ofSlot, look };
 }
@@ -236,8 +243,9 @@ function table(found: readonly Kept[], withBody: boolean, paint: Paint): string[
   const rows = found.map(({ ageMs, answer, expiresInMs, id }) => {
     const bytes = bytesOf(answer);
     const when = answer.unreadable ? "?" : `${duration(ageMs)} ago`;
+    const keptFor = expiresInMs === undefined ? "?" : duration(expiresInMs);
     const length = bytes === undefined ? "-" : count(bytes.length);
-    return [id, statusOf(answer), when, duration(expiresInMs), length, typeOf(answer)];
+    return [id, statusOf(answer), when, keptFor, length, typeOf(answer)];
   });
   const [head = "", ...lines] = columns([heads, ...rows]);
   return [

@@ -124,7 +124,6 @@ function readAuthority(file: string): string {
 
 async function proved(client: ClientPort) {
   const { address, keyPrefix: clientPrefix = "", user } = client;
-  const database = client.isCluster ? undefined : client.database;
   const failures = await connected(client);
   // ioredis 5 is ready before the server has answered its AUTH: this answer is behind that one.
   if (!client.isCluster) {
@@ -137,6 +136,8 @@ async function proved(client: ClientPort) {
   const refused = failures.find((error) => refusals.password.test(plainError(error).message));
   if (refused !== undefined) fail(client)(refused);
   if (client.needsProof) await answerOf(address, client.askDatabase()).catch(fail(client));
+  // Now, because a client of node-redis learns its database by the question.
+  const database = client.isCluster ? undefined : client.database;
   return { address, client, database, clientPrefix, user };
 }
 
@@ -177,7 +178,7 @@ function fail({ address, database }: ClientPort): (error: unknown) => never {
 }
 
 async function fromConfig(file: string, args: Arguments): Promise<CliTarget> {
-  const given = ["url", "cluster", "sentinel", "tls-ca", "prefix", "ioredis-prefix"];
+  const given = ["url", "cluster", "sentinel", "master", "tls-ca", "prefix", "ioredis-prefix"];
   const clashing = given.find((name) => args.has(name));
   if (clashing !== undefined) throw new CliError(`--config and --${clashing} exclude each other`);
   let loaded: { readonly default?: unknown; readonly redis?: unknown };

@@ -9,7 +9,7 @@ import { program, quoted, type Terminal } from "./terminal.ts";
 export interface Context {
   readonly args: Arguments;
   readonly terminal: Terminal;
-  /** Connects. Called once everything that was typed has been checked. */
+  /** Connects. Check the arguments first: a wrong one has nothing to do with Redis. */
   open(): Promise<CliTarget>;
 }
 
@@ -56,7 +56,7 @@ Takes a user's lock away, and asks its holder to stop.
 
 free --stranded, without a user, deletes the locks that an older program has left. Needs +scan.
 
-  --stranded               every lock with this value whose rest of life says that it is too old
+  --stranded               every lock with the --value whose rest of life says that it is too old
   --value <text>           the value that each of its locks holds, such as 1
   --life <time>            the expiry that each of them begins with, such as 2h
   --older <time>           longer than any order of that program takes, such as 10m
@@ -130,8 +130,8 @@ export function helpOf(name?: string): string[] {
     ...[`${program} <command> [options]`, "", ...about, ""],
     `Where Redis is: REDIS_URL or --url; see ${program} <command> --help.`,
     `The version: ${program} --version.`,
-    "Exit codes: 0 done, 1 doctor found a failure or free met another holder, 2 usage or no client,",
-    "  3 no answer of Redis within 2 s, or Redis cannot serve now, 4 not permitted.",
+    "Exit codes: 0 done, 1 doctor found a failure, free another holder or forget a run under way,",
+    "  2 usage or no client, 3 Redis silent for 2 s or unable to serve now, 4 not permitted.",
   ];
 }
 
@@ -174,7 +174,9 @@ export class Arguments {
     }
     if (takesId) this.id = positionals.shift() ?? "";
     if (positionals.length === 0) return;
-    const text = `${name} takes ${this.takesUser ? "one user id" : "options only"}, got ${describe(positionals[0])} as well`;
+    const ids = takesId ? "one user id and one submission" : "one user id";
+    const most = this.takesUser ? ids : "options only";
+    const text = `${name} takes ${most}, got ${describe(positionals[0])} as well`;
     throw new CliError(`${text}. A user id with spaces needs quotes`);
   }
 

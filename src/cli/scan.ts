@@ -98,9 +98,9 @@ export function scanText({ looked, total, partial, tookMs }: Scan): string {
   return `Not complete: after ${took} about ${count(looked)}${of} keys had been looked at. ${partial}.`;
 }
 
-/** Whether a key is a record, which a hash tag puts beside its lock, or a test key of rule 24. */
+/** Whether a key is a record or a told answer, which a hash tag puts beside its lock, or a test key of rule 24. */
 export function isNoLock(lock: CliLock, key: string): boolean {
-  const [, own] = /^(.*):(?:[\w-]{22}|shared-[\da-f-]{36}-\d+)$/s.exec(key) ?? [];
+  const [, own] = /^(.*):(?:[\w-]{22}(?::told)?|shared-[\da-f-]{36}-\d+)$/s.exec(key) ?? [];
   return own !== undefined && userOf(lock, own) !== undefined;
 }
 

@@ -210,7 +210,7 @@ async function run(
     held.detached(() => setTimeout(() => held.abandoned(), heldBackMs).unref());
   } else if (isPromise && (hasAnswered || isBrokenOff(res))) held.finished();
   else {
-    // The promise has settled, and the waiting client has no answer: a callback must be at work.
+    // If the promise has settled and the client still waits for an answer, a callback is at work.
     // A value with listeners may be at work: a stream, an emitter, the response itself.
     if (value !== undefined && typeof Object(value).on !== "function") {
       warnOnce(

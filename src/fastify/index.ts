@@ -44,7 +44,7 @@ export interface SubmitGuard {
    * the response shows that a handler is done: if the client leaves before, its user is locked out
    * for up to `maxHoldMs`. The process warning `SUBMIT_LOCK_UNSEEN_HANDLER` says once that it
    * happened.
-   * @throws InvalidOptionError for anything but a handler.
+   * @throws InvalidOptionError for anything but a handler of up to two parameters.
    */
   protect<Handler extends AnyHandler>(handler: Handler): Handler;
 }
@@ -120,5 +120,7 @@ export function submitGuard<Req extends FastifyRequest = FastifyRequest>(
 function contentOf(request: FastifyRequest): RequestContent {
   const { body, originalUrl: url, raw: req } = request;
   const { file, files } = request as unknown as Record<string, unknown>;
-  return { req, url, body, hasParser: body !== undefined, files: [file, files] };
+  // Functions of @fastify/multipart, which read files that no parser has read.
+  const sent = [file, files].map((each) => (typeof each === "function" ? undefined : each));
+  return { req, url, body, hasParser: body !== undefined, files: sent };
 }

@@ -32,8 +32,9 @@ function firstOnSend(_request: unknown, reply: FastifyReply, body: unknown, done
 
 /**
  * Makes {@link firstOnSend} the first `onSend` hook of the route. Fastify has no public way: hooks
- * are added before it is ready, those of a route run last, and `reply.serializer` replaces one that
- * cannot be read. Returns false without a context of this shape: then no body is kept.
+ * are added before it is ready, those of a route run last, and `reply.serializer` replaces the
+ * application's, which cannot be read. Returns false without a context of this shape: then no body
+ * is kept.
  */
 function hookInto(request: object): boolean {
   for (const symbol of Object.getOwnPropertySymbols(request)) {
@@ -232,8 +233,8 @@ export class ReplyWatch implements Capture {
     try {
       headers = withoutOuter(listedHeaders(storedHeaders, this.#reply.getHeaders()), this.#outer);
     } catch {
-      // The value of a header is not a text: the client gets its answer, and none is kept for a
-      // retry.
+      // The value of a header is not a text: only the status is kept, so a retry is refused, and
+      // does not run.
       return { status };
     }
     if (body instanceof Response) {

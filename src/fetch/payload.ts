@@ -7,7 +7,7 @@ const maxBytes = 1_048_576;
 /** The most chunks of a body: Node's time to read a clone grows with the square of their number. */
 const maxChunks = 4_096;
 
-/** A longer form or JSON is compared byte for byte: to parse 1 MiB would block the process. */
+/** Without `except`, longer content is compared byte for byte: parsing 1 MiB blocks the process. */
 const maxParsed = 65_536;
 
 const remedy = "Set idempotency.fingerprint";
@@ -45,7 +45,7 @@ async function bytesOf(request: Request): Promise<Buffer> {
     chunks.push(part.value);
     length += part.value.length;
     if (length <= maxBytes && chunks.length <= maxChunks) continue;
-    // Settles only when the handler's half is cancelled as well.
+    // Do not await it: `cancel` settles only when the handler's half is cancelled as well.
     reader?.cancel().catch(() => {});
     throw tooLong();
   }
@@ -59,8 +59,8 @@ function tooLong(): NoFingerprintError {
 }
 
 /**
- * Parses JSON and forms, so that two spellings of one content are equal, and leaves out the boundary of a
- * form with files. Any other body is returned as bytes: one that is too long or does not parse, too.
+ * Parses JSON and forms, so that two spellings of one content are equal, and leaves out the
+ * boundary of a form with files. Text is a string, any other body (too long, not parsable) bytes.
  */
 function contentOf(bytes: Buffer, type: string, except?: readonly string[]): unknown {
   const boundary = /^multipart\/.*?\bboundary=(?:"([^"]+)"|([^\s;"]+))/i.exec(type);

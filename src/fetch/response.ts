@@ -40,8 +40,8 @@ export function headOf(response: Response): ResponseInit {
 /**
  * Reads the body of a response as far as it is there at once, within one turn of the event loop. A
  * body that is complete by then is sent as it was; a stream passes through, chunk by chunk.
- * @param watcher `ended`: the body was read to its end, with its bytes if they are few enough, or
- * without them was cancelled or broke off. `unanswered`: it failed before its first byte.
+ * @param watcher `ended`: the body was read to its end (with its bytes, if they are few enough),
+ * cancelled or broken off. `unanswered`: it failed before its first byte, or was read before.
  * @returns the response to send, and a function that cancels the stream, for a client that has left.
  */
 export async function untilOver(

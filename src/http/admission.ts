@@ -33,7 +33,7 @@ export type Admission<Args extends unknown[]> =
       /** The part of the answer to capture; `undefined` for none. */
       readonly wanted?: WantedAnswer | undefined;
     }
-  /** Run the handler without a lease, for a preflight, `skip` or "proceed" (with a submission). */
+  /** Run the handler unlocked: preflight, `skip`, "proceed" (of `onUnavailable`: a submission). */
   | { readonly kind: "unlocked"; readonly submission?: IdentifiedSubmission | undefined }
   /** The client has left, or the request was answered: neither run the handler nor answer. */
   | { readonly kind: "gone" }
@@ -88,7 +88,7 @@ async function decide<Source, Args extends unknown[]>(
   if (options.skip !== undefined && (await options.skip(source))) return unlocked;
 
   const userId = await options.userId(source);
-  // Rule 18: a request without a user leaves no record.
+  // A request without a user takes no lock and leaves no record.
   if (userId === undefined || userId === null || userId === "") {
     if (++options.anonymousAtFirst === 3) {
       warnOnce(

@@ -61,7 +61,10 @@ export interface GuardOptions<Source, Args extends unknown[], Result = unknown> 
   readonly onAnonymous?: "reject" | "proceed" | AnswerFunction<Args, Anonymous, Result> | undefined;
   /** Answers instead of every 409; the reason is in {@link Contended}. @defaultValue 409 */
   readonly onContended?: AnswerFunction<Args, Contended, Result> | undefined;
-  /** Without Redis: "reject" answers 503, "proceed" runs without a lock. @defaultValue "reject" */
+  /**
+   * Without Redis: "reject" answers 503, "proceed" runs without a lock; but a repeat gets 503, and
+   * a `LockMisconfiguredError` goes to the error handler. @defaultValue "reject"
+   */
   readonly onUnavailable?:
     | "reject"
     | "proceed"
@@ -71,7 +74,7 @@ export interface GuardOptions<Source, Args extends unknown[], Result = unknown> 
   readonly onKeyMissing?: AnswerFunction<Args, KeyMissing, Result> | undefined;
   /** Answers if the submission's id was used before, with other content. @defaultValue 422 */
   readonly onMismatch?: AnswerFunction<Args, Mismatch, Result> | undefined;
-  /** Answers a repeat. @defaultValue the kept answer, with `Idempotent-Replayed: true` */
+  /** Answers a repeat. @defaultValue the kept or told answer, with `Idempotent-Replayed: true` */
   readonly onReplay?: AnswerFunction<Args, Replay, Result> | undefined;
 }
 

@@ -17,7 +17,7 @@ const names = {
 };
 
 /**
- * Returns a check of a guard's arguments, for its first request alone: throws an InvalidOptionError
+ * Returns a check of a guard's arguments, until a request has passed: throws an InvalidOptionError
  * that names the fix where another framework calls the guard, or a handler is passed. It throws at
  * once, because Express 4 and a router see no rejection.
  */

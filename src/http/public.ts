@@ -18,7 +18,8 @@ type NoId = undefined | null | "";
 export interface IdempotencyOptions<Source> {
   /**
    * The header `Idempotency-Key`. "required": a request without any id gets 400. "ignored": only
-   * `submissionId` counts, and a request without one gets 400. @defaultValue "optional"
+   * `submissionId` counts, and a request without one gets 400. Not GET and HEAD, which have no
+   * submission. @defaultValue "optional"
    */
   readonly key?: "optional" | "required" | "ignored" | undefined;
   /**
@@ -91,12 +92,13 @@ export interface RequestSubmission {
    * Call it after the order's commit, before the answer: from then on no retry runs, even if the
    * handler throws, a 5xx is answered, the client leaves, or nothing is written. An answer that can
    * be kept is repeated, any other is 409 `idempotency_answer_unavailable`. The record is written
-   * when the request is over or its lease is lost: if the process dies before, a retry runs.
+   * when the request is over or its lease is lost: if the process dies before, or the request has
+   * no lock (`onUnavailable: "proceed"`), a retry runs.
    */
   placed(): void;
 }
 
-/** The submission was completed before, and its answer was kept. */
+/** The submission's answer was kept, or told to this repeat, which waited for it. */
 export interface Replay {
   readonly reason: "replay";
   readonly answer: StoredAnswer;

@@ -70,8 +70,8 @@ export class RequestLease {
   }
 
   /**
-   * Returns the `LockLostError` that an error, such as an `AbortError`, has as a cause: error handlers
-   * make a 503 of the former alone.
+   * Returns the `LockLostError` that an error, such as an `AbortError`, has as a cause, because
+   * error handlers make a 503 of a `LockLostError` alone. Returns any other error as it is.
    */
   errorOf(error: unknown): unknown {
     if (!(error instanceof Error)) return error;
@@ -203,7 +203,7 @@ export function findLease(request: object, key: string): RequestLease | undefine
   return leases.get(request)?.find(({ lease }) => lease.key === key && lease.remainingMs() > 0);
 }
 
-/** Ends a lease: `complete` with an answer, `release` without one. Rule 8: neither is awaited. */
+/** Ends a lease: `complete` with an answer, `release` without one. No request waits for them. */
 export function endLease(
   lease: Lease,
   answer: AnswerToStore | undefined,

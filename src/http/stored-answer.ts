@@ -67,7 +67,7 @@ function listOf(value: unknown): string[] {
   return `${value}`.split(",").flatMap((each) => each.trim() || []);
 }
 
-/** Always stored: they belong to the answer. Middleware sets CORS and the like for each request. */
+/** Always stored: headers of the answer itself. Middleware sets others, as of CORS, each time. */
 const always = [
   ...["content-type", "content-encoding", "content-language", "content-disposition"],
   ...["content-location", "content-range", "link", "location"],
@@ -129,10 +129,10 @@ export function bodyToRepeat(body: Uint8Array, type: string): unknown {
   }
 }
 
-/** Has lower-case names, and no prototype. */
+/** Has lower-case names, and no prototype, except from {@link headersToRepeat}. */
 export type Picked = Record<string, string | string[]>;
 
-/** Returns those in `stored`: a handler that calls `lease.complete` itself may have kept others. */
+/** Returns the headers in `stored`. @param isLastOnly whether a name has its last line alone. */
 export function listedHeaders(
   stored: ReadonlySet<string>,
   headers: object,
@@ -149,7 +149,7 @@ export function listedHeaders(
   return picked;
 }
 
-/** Removes unchanged headers of outer middleware, which sets them anew, but none of the body. */
+/** Removes unchanged headers of outer middleware, which sets them anew, but no `content-…`. */
 export function withoutOuter(headers: Picked, outer: Picked): Picked {
   for (const name in outer) {
     if (!name.startsWith("content-") && `${headers[name]}` === `${outer[name]}`)

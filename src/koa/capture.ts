@@ -127,7 +127,7 @@ export class ContextCapture implements Capture {
       headers["content-type"] = type;
       sent = text;
     } else if (typeof body !== "string" && !Buffer.isBuffer(body)) {
-      // Status and headers only: the bytes of a stream are not captured.
+      // Status and headers only: the bytes of a stream are captured from the response, if at all.
       this.#web = webStreamOf(body);
       const isOfWeb = this.#web !== undefined || body instanceof Blob;
       if (isOfWeb || isNodeStream(body)) return { status, headers };

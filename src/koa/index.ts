@@ -28,7 +28,7 @@ export interface SubmitGuardOptions<Ctx extends AnyContext = Context>
  * the response is over.
  *
  * Work behind `ctx.respond = false`, a web `ReadableStream` or a `Response` cannot be seen: after
- * its client has left, the lock is kept until the response is ended, or for `maxHoldMs`.
+ * its client has left, the lock is kept for `maxHoldMs` (`respond = false`: to the response's end).
  *
  * @example
  * ```ts

@@ -48,14 +48,14 @@ export interface ReleaseMessage extends OfKey {
  * answer is kept, but the key no longer held the lease. `duplicate`: another run of the submission
  * had recorded its answer, so the submission ran twice. `expired`: Redis got the complete after
  * `retainMs`; nothing is kept. `unconfirmed`: nothing is known to be kept. Redis has not answered
- * within 2 × `acquireTimeoutMs` + `ttlMs` (the lock goes on until `maxHoldMs` after the call), the
- * record's place holds another value, the lock was closed, or `release` was called before.
+ * within 2 × `acquireTimeoutMs` + `ttlMs` (the complete is sent until `maxHoldMs` after its call),
+ * the record's place holds another value, the lock was closed, or `release` was called before.
  */
 export type CompleteOutcome = "recorded" | "late" | "duplicate" | "expired" | "unconfirmed";
 
 /**
- * Published on `submit-lock:complete` once for each complete, at its end. A caller may be told
- * `unconfirmed` before: the lock goes on until `maxHoldMs` after the call. After an
+ * Published on `submit-lock:complete` once for each complete, at its end. The caller may have got
+ * `unconfirmed` before: the complete is sent until `maxHoldMs` after its call. After an
  * `unconfirmed` message the complete is not sent again.
  */
 export interface CompleteMessage extends OfKey {
@@ -66,7 +66,7 @@ export interface CompleteMessage extends OfKey {
   readonly durationMs: number;
   /** From before the acquire was sent to the call of `complete`. */
   readonly heldMs: number;
-  /** The length of the record, in characters (sealed: bytes). */
+  /** The length of the record, in characters; in bytes if it is sealed, or its body is bytes. */
   readonly length: number;
   /** No body or value is kept: the lock's unanswered records would have passed 8 Mi characters. */
   readonly bodyDropped: boolean;
@@ -135,14 +135,15 @@ export interface StoreMessage {
 
 /**
  * Published on `submit-lock:refusal` when a guard refuses a request whose client waits, also where
- * the application's error handler answers. A request that runs or is repeated has none.
+ * the application's error handler answers. A request that is repeated has none, and one that runs
+ * has one only if it fails because its lease is lost (`submit_lock_lost`).
  */
 export interface RefusalMessage {
   /** The value of the header `Submit-Lock-Code`. */
   readonly code: string;
   /** The status of the guard's own answer; a function such as `onContended` may send another. */
   readonly status: number;
-  /** The submission's 22 characters; `undefined` where it has no id. */
+  /** The submission's 22 characters; `undefined` where the request has no submission. */
   readonly submission: string | undefined;
   /** The user's key; `undefined` without a user. */
   readonly key: string | undefined;

@@ -16,8 +16,8 @@ import type { CompleteReply, CompleteRequest, NoAnswer, RecordBytes } from "./st
 export type OnCompleted = OnReport<CompleteOutcome>;
 
 /**
- * The most characters of all records without an answer. Above that, a record is kept without its
- * body: a retry is refused, and does not run.
+ * The most characters of all records that Redis has not answered. Above that, a record is kept
+ * without its body: a retry does not run, and is refused unless the answer is a redirect.
  */
 const maxPendingLength = 8 * 1024 * 1024;
 
@@ -100,7 +100,10 @@ export class Completing extends UntilAnswered<CompleteRequest, CompleteReply, Co
 
   /** Rule 14: `close` waits no longer for this complete. */
   drop(): void {
-    this.end("unconfirmed", (cause) => new LockClosedError("close() gave it up", { cause }));
+    this.end(
+      "unconfirmed",
+      (cause) => new LockClosedError("close() waited, and gave up keeping an answer", { cause }),
+    );
   }
 
   protected override end(

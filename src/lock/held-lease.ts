@@ -24,7 +24,7 @@ import type { LockTimes, OwnedReply } from "./store.ts";
  */
 export class LeaseClock {
   readonly startedAt: number = performance.now();
-  /** Keeps the wall clock up to 1 ms behind, so that without a sleep the monotonic clock counts. */
+  /** Keeps the wall clock up to 2 ms behind, so that without a sleep the monotonic clock counts. */
   readonly #wallOffset: number = wallClock.now() + 1 - this.startedAt;
 
   now(): number {
@@ -146,8 +146,8 @@ export class HeldLease extends Timer {
   }
 
   /**
-   * Rule 7: the clock decides when the holder asks. In a process that was stopped, the answer for
-   * which a handler waits may come before its timers: the handler would place a second order.
+   * Rule 7: the clock decides when the holder asks. A process that was stopped may give its handler
+   * an answer before it fires the lease's timer: the handler would place a second order.
    */
   look(): void {
     if (this.clock.now() >= this.validity.notifyAt) this.lose(this.#endReason);
@@ -180,7 +180,7 @@ export class HeldLease extends Timer {
     const { clock } = this;
     const { validUntil } = this.validity;
     const isValid = () => clock.now() < validUntil;
-    // A clock that was set forward would lengthen it.
+    // With a wall clock that was set forward, the cooldown would last too long.
     const cooldownUntilMs = cooldownMs > 0 && isValid() ? this.#storeTimeMs() + cooldownMs : 0;
     const { command, runtime } = this;
     const record =
@@ -199,7 +199,7 @@ export class HeldLease extends Timer {
       this.command,
       content,
       this.#storeTimeMs(),
-      isLost ? 0 : cooldownMs,
+      isLost || now >= this.validity.validUntil ? 0 : cooldownMs,
       now - this.validity.startedAt,
       (outcome, cause) => {
         this.#unwatch();
@@ -212,7 +212,7 @@ export class HeldLease extends Timer {
       this.#orderEnds();
     } else this.runtime.active.done();
     this.#isReleased = true;
-    // Rule 17: the watchdog keeps the lock until the complete is answered, and no longer than this.
+    // Rule 17: the watchdog keeps the lock until the complete is answered, or `patienceMs` over.
     this.#extendUntil = now + patienceMs(this.command.times);
     completing.begin();
   }
@@ -229,8 +229,8 @@ export class HeldLease extends Timer {
       const durationMs = this.clock.now() - this.clock.startedAt;
       publish(lostChannel, command, { outcome: reason, fencingToken, durationMs });
     }
-    // Rule 19: a lost lease retires itself. Where the key may still hold it, the retire waits for
-    // the end of its time, so that the holder can stop; after `close` the key runs out by itself.
+    // Rule 19: a lost lease retires itself. Where the key may still hold the owner id, the retire
+    // waits until the lease ends, so that the holder can stop; after `close` the key expires.
     if (reason === "freed" || reason === "overtaken") this.#retire();
     if (reason !== "closed") this.#setTimer(this.validity.endsAt);
     // Abort last: listeners of the signal may call `release` or `complete`.

@@ -57,7 +57,12 @@ export type SubmissionAttempt =
     };
 
 export function closedAttempt(): Extract<Attempt, { outcome: "unavailable" }> {
-  return { outcome: "unavailable", cause: new LockClosedError("this lock was closed by close()") };
+  return {
+    outcome: "unavailable",
+    cause: new LockClosedError(
+      "cannot use this lock: close() was called. Close it after the last request",
+    ),
+  };
 }
 
 /** A user's lock, held until `release` or `complete` is called or the lease is lost. */
@@ -77,8 +82,9 @@ export interface Lease {
    */
   readonly signal: AbortSignal;
   /**
-   * A safe integer that rises from lease to lease of this user: a resource that keeps the highest
-   * one can refuse a holder that was paused beyond its lease. `undefined` where the store has none.
+   * A safe integer that rises from lease to lease of this user, unless Redis' clock is set back: a
+   * resource that keeps the highest one can refuse a holder that was paused beyond its lease.
+   * `undefined` where the store has none.
    */
   readonly fencingToken: number | undefined;
   /**

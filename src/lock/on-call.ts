@@ -39,8 +39,9 @@ export interface FreeOptions {
   /** Why, such as a ticket's number. 1 to 200 characters. */
   readonly reason: string;
   /**
-   * Deletes the key at once. A holder that is alive is notified only by its next renewal, up to
-   * `ttlMs` / 3 later: two submissions at a time are possible until then. @defaultValue false
+   * Deletes the key at once. A living holder is notified by its next renewal, up to `ttlMs` / 3
+   * later, or if none is due (near `maxHoldMs`) at its end, up to `ttlMs` later: two submissions at
+   * a time are possible until then. @defaultValue false
    */
   readonly now?: boolean | undefined;
 }
@@ -74,7 +75,7 @@ export interface LockStats {
   readonly held: number;
   /** Releases, retires and completes that are still sent, except releases that Redis has denied. */
   readonly retiring: number;
-  /** Requests and calls of `once` that wait for the end of the same submission; at most 2 000. */
+  /** Requests and calls of `once` that wait for the end of the same submission; at most 1 000. */
   readonly waiting: number;
   /** The age of the oldest lease that is held, in milliseconds; 0 without one. */
   readonly oldestHeldMs: number;
@@ -170,7 +171,9 @@ export async function check(
   );
   if (attempt.outcome === "unavailable") throw atCaller(attempt.cause);
   if (attempt.outcome !== "acquired") {
-    throw new LockUnavailableError(`check() could not take its test lock: ${attempt.outcome}`);
+    throw new LockUnavailableError(
+      `check() could not take a test lock, which is ${attempt.outcome}: with keyOf, return a key of its own for each id`,
+    );
   }
   const held = UserLease.heldOf(attempt.lease);
   // 1 ms more than the key's life: an extend to the life that it has would write nothing.
@@ -186,18 +189,21 @@ export async function check(
     if (completes) held.complete({ status: 204 }, 0, ended);
     else held.release(ended);
   });
-  // Without an answer it is sent on, for longer than the caller of a readiness check can wait.
+  // An unanswered release or complete is sent on for longer than a readiness check can wait.
   const ended = extended && (await within(times.acquireTimeoutMs, ending));
   const [outcome = "unconfirmed", cause] = ended ?? [];
   if (extended?.kind !== "done") throw toLockError(extended, times.acquireTimeoutMs);
   if (outcome === "released" || outcome === "recorded") return;
   if (outcome === "unconfirmed") throw cause ?? toLockError(undefined, times.acquireTimeoutMs);
-  throw new LockUnavailableError(`check() could not release its test lock: ${outcome}`);
+  throw new LockUnavailableError(
+    `check() could not release its test lock (${outcome}): Redis lost or evicted its key, or another program wrote it`,
+  );
 }
 
 /**
  * Sends the same request until one copy is answered or rejected, for up to `acquireTimeoutMs`. Two
- * copies may be executed: a second inspect changes nothing; a second free finds the tombstone.
+ * copies may be executed: a second look or inspect changes nothing, a second free finds the
+ * tombstone or no key, a second forget no record.
  */
 async function ask<Reply extends { readonly kind: string }>(
   store: LockStore,

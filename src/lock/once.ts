@@ -16,8 +16,8 @@ import { ownHolder } from "./waiting.ts";
 /** Options of `once`. */
 export interface OnceOptions {
   /**
-   * How long to wait for the value while the same submission is in flight, in milliseconds; 0 to 30
-   * 000. Another submission's lock, or a Redis that is away, is an error at once.
+   * How long to wait for the value while the same submission is in flight, in ms; 0 to 30 000.
+   * Another submission's lock is an error at once, a silent Redis after `acquireTimeoutMs`.
    * @defaultValue 5 000
    */
   readonly waitMs?: number | undefined;
@@ -113,8 +113,8 @@ function contendedError(
     );
   }
   const why = isCooldown
-    ? "the user's last submission has left a cooldown that is not over"
-    : `another submission of this user is in flight${ownHolder}`;
+    ? "the user's last submission has left a cooldown that is not over: try again after expiresInMs"
+    : `the user's lock has another holder${ownHolder}`;
   return new LockContendedError(why, expiresInMs, { isCooldown });
 }
 

@@ -18,7 +18,7 @@ export interface SubmitLockOptions {
   readonly store: LockStore;
   /**
    * The life of the key: the longest that a user waits after a process died with the lock. 100 to
-   * 300 000. @defaultValue 10_000
+   * 300 000. @defaultValue 10 000, or the nearest that the other given times allow
    */
   readonly ttlMs?: number | undefined;
   /**
@@ -28,7 +28,7 @@ export interface SubmitLockOptions {
   readonly maxHoldMs?: number | undefined;
   /**
    * How long one attempt may take, all its requests included. 20 to `ttlMs` / 2.
-   * @defaultValue the smaller of 1 000 and `ttlMs` / 2
+   * @defaultValue the smaller of 1 000 (or twice a longer `commandTimeoutMs`) and `ttlMs` / 2
    */
   readonly acquireTimeoutMs?: number | undefined;
   /**
@@ -46,7 +46,7 @@ export interface SubmitLockOptions {
   readonly keyPrefix?: string | undefined;
   /**
    * Returns the key of a user, for a shop that moves here from a lock with keys of its own. A key
-   * begins with `keyPrefix`, which may then end in any character, has at most 512 bytes, and no
+   * begins with `keyPrefix` (then its last character may be any), has at most 512 bytes, and no
    * whitespace, braces, control or format characters. It is checked at each call. `check` and the
    * commands also pass ids that are not users. **Different users need different keys: the shop must
    * ensure that**, because the lock cannot notice. If the client's prefix has a hash tag, no key
@@ -95,8 +95,8 @@ export function resolveLockOptions(options: SubmitLockOptions): Resolved {
 }
 
 /**
- * Rule 11: a given value is kept, and defaults fit it: `{ maxHoldMs: 5_000 }` means a `ttlMs` of 5
- * 000. Only given values that are out of bounds or contradict each other are an error.
+ * Rule 11: a given value is kept, and defaults fit it: `{ maxHoldMs: 5_000 }` means a `ttlMs` of
+ * 5 000. Only given values that are out of bounds or contradict each other are an error.
  */
 function resolveTimes(options: SubmitLockOptions): LockTimes {
   // Given values are checked first, so that no default is derived from an invalid one.

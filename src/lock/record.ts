@@ -89,7 +89,7 @@ type Place = Pick<CallerCommand, "key" | "submission">;
  * store's time, `h` the headers, `b` the body's length in bytes, absent without a body. With `v`,
  * the body is the value of `once` as JSON, empty for `undefined`. With a seal, all behind the head
  * is encrypted, and `i` is the submission's id, of which the store has only an HMAC.
- * @returns text where the body is text: clients write that faster than bytes.
+ * @returns without a seal, text where the body is text or absent: clients write text faster.
  */
 export function encodeRecord(
   { key, ownerId, submission, identity }: Place & Pick<CallerCommand, "ownerId" | "identity">,
@@ -196,7 +196,6 @@ export interface FoundAnswer {
   readonly ageMs: number;
   readonly completedAt: number;
   readonly id: string;
-  readonly recordId: string;
 }
 
 export function completedOf(
@@ -204,17 +203,15 @@ export function completedOf(
   place: Place,
   seal: Seal | undefined,
 ): FoundAnswer {
-  const recordId = place.submission?.id ?? "";
-  const { answer, createdMs, id = recordId } = decodeRecord(record, place, seal);
+  const { answer, createdMs, id = place.submission?.id ?? "" } = decodeRecord(record, place, seal);
   if (answer.unreadable === undefined) {
-    const ageMs = Math.max(0, storeTimeMs - createdMs);
-    return { answer, ageMs, completedAt: createdMs, id, recordId };
+    return { answer, ageMs: Math.max(0, storeTimeMs - createdMs), completedAt: createdMs, id };
   }
   warnOnce(
     "SUBMIT_LOCK_UNREADABLE_RECORD",
     `a submission was completed, and its record cannot be read (${answer.unreadable}): its repeats are refused, and none runs. ${remedies[answer.unreadable]}`,
   );
-  return { answer, ageMs: 0, completedAt: storeTimeMs, id, recordId };
+  return { answer, ageMs: 0, completedAt: storeTimeMs, id };
 }
 
 /** Advice to an operator, for a process warning. */

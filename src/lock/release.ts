@@ -12,7 +12,7 @@ import {
 } from "./runtime.ts";
 import type { LockRequest, NoAnswer, OwnedReply, RecordBytes, ReleaseRequest } from "./store.ts";
 
-/** The pause, in ms, before a request is sent again that was not written, or that retires. */
+/** The pause, in ms, before a request is sent again: unwritten, connection lost, or retiring. */
 const retryEveryMs = 50;
 
 /** The longest pause, in ms, after errors of the server: 50, 100, 200, … up to this. */
@@ -229,7 +229,7 @@ export class Releasing extends UntilAnswered<Request, OwnedReply, ReleaseOutcome
       told: this.#told,
       answer: (reply) => this.answered(request, reply),
     };
-    // Rule 25: only the first send has it. An answer that cannot be written must not keep the lock.
+    // Rule 25: only the first send tells. An answer that cannot be written must not keep the lock.
     this.#told = undefined;
     return request;
   }
@@ -237,7 +237,7 @@ export class Releasing extends UntilAnswered<Request, OwnedReply, ReleaseOutcome
   protected override executed(reply: Exclude<OwnedReply, NoAnswer>, request: Request): void {
     const { kind } = reply;
     // Rule 8: only an earlier try can have deleted the key of a lease that would still be valid.
-    // After `freed` (rule 19) no try has: the tombstone has this owner id.
+    // After `freed` (rule 19) no try has deleted it: the tombstone has this owner id.
     const isOurDoing = kind !== "freed" && this.isAmbiguous && this.#isValid();
     this.report(kind === "done" || isOurDoing ? "released" : kind);
     // Rule 19: requests after the first answer only retire, and a retire sets no cooldown.
@@ -246,7 +246,7 @@ export class Releasing extends UntilAnswered<Request, OwnedReply, ReleaseOutcome
     if (reply.storeTimeMs > request.inFlightUntilMs) this.end("final");
   }
 
-  /** Redis does not permit it: report that at once, and do not let `close` wait for it. */
+  /** Redis does not permit the release: report that at once, and do not let `close` wait for it. */
   protected override denied(): void {
     this.report("unconfirmed");
     this.runtime.releases.done();

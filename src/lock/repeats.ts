@@ -24,8 +24,6 @@ export type LookUp =
       readonly completedAt: number;
       /** The submission's 22 characters, as `submission.id` has them. */
       readonly id: string;
-      /** The 22 characters in the record's key: their HMAC with `seal`, else the `id`. */
-      readonly recordId: string;
     }
   | { readonly outcome: "mismatched"; readonly inFlight: boolean }
   /** The store gave no usable answer. */
@@ -80,7 +78,7 @@ export async function lookUp(
   return seen.outcome === "in-flight" ? { outcome: "in-flight" } : (seen as LookUp);
 }
 
-/** The most waiting callers of a process: one customer's repeats must not starve the others. */
+/** The most waiting callers, for one submission, which must not starve others, and for a lock. */
 export const mostWaiting = { forOne: 64, inAll: 1_000 } as const;
 
 interface Waiter {
@@ -141,7 +139,7 @@ export class Watch {
   /** @param run the owner id of the run for which the look has asked. */
   #saw(seen: Seen, run: string | undefined, lookedAt: number): void {
     if (seen.outcome === "in-flight") {
-      // The waiter's run has ended and told nothing, as if its process died: wait for the next run.
+      // Another holder: the waiter's run has ended and told nothing, so wait for the next run.
       for (const waiter of this.waiters) if (waiter.run === run) waiter.run = seen.holderId ?? run;
     } else if (seen.outcome !== "unknown") {
       // A caller that came later, or waits for a later run, learns nothing from this look.
@@ -183,14 +181,17 @@ function attempting(
   identity: string,
 ): Promise<Parameters<OnEnd>> {
   const { attempts } = runtime;
-  const attempt = new Promise<Parameters<OnEnd>>((resolve) => {
-    const ended: OnEnd = (...end) => {
-      attempts.delete(identity);
-      resolve(end);
-    };
-    new Acquiring(runtime, command, ended).begin();
+  let resolve!: (end: Parameters<OnEnd>) => void;
+  const attempt = new Promise<Parameters<OnEnd>>((settle) => {
+    resolve = settle;
   });
+  // Before the attempt begins: a store may answer at once.
   attempts.set(identity, attempt);
+  const ended: OnEnd = (...end) => {
+    if (attempts.get(identity) === attempt) attempts.delete(identity);
+    resolve(end);
+  };
+  new Acquiring(runtime, command, ended).begin();
   return attempt;
 }
 
@@ -208,7 +209,7 @@ export type RepeatAttempt =
 /**
  * Acquires for a submission. If the same one is in flight, waits for its end, and never takes the
  * lock: a repeat must not run.
- * @param commandOf makes a command with an owner id of its own; throws once the lock was closed.
+ * @param commandOf makes a command with an owner id of its own.
  * @returns `contended` at the end of `waitMs`, once abandoned, or at once where too many wait;
  * `unavailable` where the store has answered no look for `acquireTimeoutMs`, or not the last one.
  */

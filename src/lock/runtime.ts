@@ -91,7 +91,7 @@ export class LockRuntime {
   readonly completes: WaitGroup = new WaitGroup();
   /** Traces under way of orders that have outlived their locks. */
   readonly traces: WaitGroup = new WaitGroup();
-  /** The callers that wait for a lease, by key: only the first of them asks Redis. */
+  /** The callers that wait for a lease, by key: only the first of them goes on asking Redis. */
   readonly lines: Map<string, Set<object>> = new Map();
   /** The callers that wait for the end of a submission, by key, submission and content. */
   readonly watches: Map<string, Watch> = new Map();
@@ -125,7 +125,7 @@ export class LockRuntime {
     for (const lease of this.watchdogs.armed()) lease.lose("closed");
     // Attempts that are still under way may have owner ids to retire.
     const ended = drained.then(() => this.completes.wait()).then(() => this.releases.wait());
-    // The application closes its connections next.
+    // Wait for the traces, too: the application closes its connections next.
     const settled = ended.then(() => this.traces.wait());
     await within(2 * this.times.acquireTimeoutMs, settled);
     for (const complete of this.completeTimers.armed()) complete.drop();
@@ -243,7 +243,9 @@ export function toLockError(
     return new LockUnavailableError(`the store did not answer within ${withinMs} ms${why}`);
   }
   if (!isNoAnswer(lastFailure)) {
-    return new LockUnavailableError(`an extend found the key ${lastFailure.kind}`);
+    return new LockUnavailableError(
+      `check() could not extend its test lock (${lastFailure.kind}): Redis lost or evicted its key, or another program wrote it`,
+    );
   }
   const { cause, kind } = lastFailure;
   if (kind === "unsent") {

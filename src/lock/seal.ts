@@ -13,14 +13,14 @@ export interface SealOptions {
   readonly keys: readonly Uint8Array[];
   /**
    * A secret of 32 bytes for the HMACs that stand for ids and fingerprints in Redis. It must never
-   * change: a retry would not find its answer, and run again. `false`: hashes without a secret, as
-   * without `seal`, with which a shop that is open can begin to seal.
+   * change: a retry would not find its answer, and would run again. `false`: hashes without a
+   * secret, as without `seal`, so that a shop that begins to seal still finds its older answers.
    * @defaultValue the last of `keys`
    */
   readonly idKey?: Uint8Array | false | undefined;
 }
 
-/** Why a record cannot be read: no key of the ring fits, or its bytes were changed. */
+/** Why a record cannot be read: no key of `seal.keys` fits, or its bytes were changed or moved. */
 export type Unreadable = "sealed with another key" | "damaged";
 
 /** The mark of sealed content. Open content begins with a hexadecimal digit. */
@@ -32,8 +32,8 @@ const shortest = mark.length + idLength + nonceLength + tagLength;
 
 /**
  * Rule 27: encrypts records with AES-256-GCM: `s`, 4 bytes that name the key, a nonce of 12, the
- * encrypted bytes, a tag of 16. The tag also covers the record's place, fingerprint and owner id,
- * so that the answer of one submission is never taken for that of another one.
+ * encrypted bytes, a tag of 16. The key is made of the record's place, fingerprint and owner id,
+ * too, so that the answer of one submission is never taken for that of another one.
  */
 export class Seal {
   readonly #keys: readonly { readonly id: Buffer; readonly key: Uint8Array }[];
@@ -76,7 +76,7 @@ export class Seal {
     };
   }
 
-  /** @param place the record and its head, which must be equal when the content is opened. */
+  /** @param place lock key, submission and head, which must be equal when the content is opened. */
   seal(content: Uint8Array, place: string): Buffer {
     const { id, key } = this.#keys[0] as { id: Buffer; key: Uint8Array };
     const nonce = crypto.randomBytes(nonceLength);

@@ -113,7 +113,7 @@ export interface OutliveRequest extends LockRequest<OwnedReply> {
   readonly trace:
     | { readonly reason: LostReason; readonly takenAtMs: number; readonly endedAtMs: number }
     | undefined;
-  /** How long to keep the trace, or its end: a late copy must find that it has ended. */
+  /** How long to keep the trace, or its end: a late copy must find that the order has ended. */
   readonly lifeMs: number;
 }
 
@@ -162,7 +162,7 @@ export interface ContendedAnswer extends Answered<"contended"> {
  * A wrong `unsent` or `rejected` may leave a key without an owner, for as long as `ttlMs`.
  */
 export type NoAnswer =
-  /** The request was not written, or to a node without the key: it certainly has no effect. */
+  /** The request was not written, or went to a node without the key: it certainly has no effect. */
   | {
       readonly kind: "unsent";
       readonly reason: string;
@@ -206,8 +206,9 @@ export type AcquireReply =
   | NoAnswer;
 
 /**
- * `done`: the key held this owner id, and was extended, deleted or given a cooldown. `gone`: no
- * key. `freed`: the key holds this owner id's tombstone. `foreign`: the key holds anything else.
+ * `done`: the key held this owner id, and was extended, deleted or given a cooldown (or, for a
+ * release, a copy has left its cooldown). `gone`: no key. `freed`: the key holds this owner id's
+ * tombstone. `foreign`: the key holds anything else.
  */
 export type OwnedReply = Answered<"done" | "gone" | "freed" | "foreign"> | NoAnswer;
 
@@ -234,7 +235,8 @@ export type FreeReply = FreeAnswer | NoAnswer;
 /**
  * - `forgotten`: the record is deleted.
  * - `inFlight`: the key holds a lease for the submission; nothing was done.
- * - `changed`: another run's record, or no record, is there; nothing was done. `absent`: nothing.
+ * - `changed`: another run's record, or another value, is there; nothing was done.
+ * - `absent`: there is no record.
  */
 export type ForgetReply = Answered<"forgotten" | "inFlight" | "changed" | "absent"> | NoAnswer;
 
@@ -253,8 +255,8 @@ export type CompleteReply =
  * The place of the keys. A method that takes a request and throws counts as an answer `unknown`.
  *
  * A store of your own **sets `request.deadlineMs`** when it writes an acquire, and never executes
- * it later: `Number.NEGATIVE_INFINITY` if it cannot take effect once the method has returned. While
- * it is `undefined`, the acquire counts as under way, and the lock deletes what it may leave.
+ * the acquire later than that: `Number.NEGATIVE_INFINITY` if it ends with the method. While there
+ * is no deadline, the acquire counts as under way, and the lock deletes the key that it may leave.
  */
 export interface LockStore {
   /**
@@ -277,8 +279,8 @@ export interface LockStore {
   inspect?(request: InspectRequest): void;
   /**
    * Writes one request of the free, in one atomic step. A lease with the id becomes a tombstone
-   * with its owner id and expiry (else `ttlMs`): its holder's next extend finds it, and no acquire
-   * gets in before. A cooldown, a foreign value or, with `now`, any value with the id is deleted. A
+   * with its owner id and expiry (else `ttlMs`): its holder's next extend finds it, and it refuses
+   * each acquire. A cooldown, a foreign value or, with `now`, any value with the id is deleted. A
    * tombstone is `freed` again. Without this, `free` of a lock is an `InvalidOptionError`.
    */
   free?(request: FreeRequest): void;

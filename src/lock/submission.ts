@@ -62,15 +62,17 @@ const sha256: (text: string) => string =
     : (text) => crypto.createHash("sha256").update(text).digest("base64url");
 
 /**
- * 132 bits of SHA-256, as 22 characters. Callers refuse lone surrogates, which UTF-8 makes equal.
+ * 132 bits of SHA-256, as 22 characters. Callers refuse or escape lone surrogates: UTF-8 would make
+ * all of them equal.
  */
 export function hash22(text: string): string {
   return sha256(text).slice(0, 22);
 }
 
 /**
- * The fingerprint of a content, as the guards compare it, for `once` and `acquire`: 22 characters,
- * equal for equal JSON. The order of an object's members does not count, up to 65 536 characters.
+ * The fingerprint of a content, for `once` and `acquire`: 22 characters, equal for equal JSON. The
+ * order of an object's members does not count, up to 65 536 characters. With a guard's id, pass the
+ * `submission.fingerprint` of its request instead, which is made of id, query and files, too.
  *
  * @example
  * ```ts
@@ -93,6 +95,7 @@ export function resolveIdentity(
 ): ResolvedSubmission {
   const id = checkId("identity.id", identity.id);
   const { fingerprint = noFingerprint } = identity;
+  checkId("identity.fingerprint", fingerprint);
   return {
     identity,
     hashes: seal?.hashesOf(id, fingerprint) ?? { id, fingerprint },

@@ -71,7 +71,7 @@ export class SubmitLock {
     this.#detach = store.attach(() => this.#runtime.connected(keyPrefix));
   }
 
-  /** The user's key, such as `lock:submit:42`. @throws InvalidUserIdError, or as `keyOf` does */
+  /** The user's key. @throws InvalidUserIdError; with `keyOf` its errors, and InvalidOptionError */
   keyFor(userId: UserId): string {
     return submitKey(this.keyPrefix, userId, this.#keyOf);
   }
@@ -99,7 +99,8 @@ export class SubmitLock {
   }
 
   /**
-   * Looks up the state of a submission, without taking the lock. Settles within `commandTimeoutMs`.
+   * Looks up the state of a submission, without taking the lock. Settles within `commandTimeoutMs`,
+   * by `id` with `seal` within twice that: the record may be in two places.
    * @param options the submission, or its 22 characters, such as `submission.id` of a guarded request.
    * @throws InvalidUserIdError, InvalidOptionError (as a rejection) as `acquire` does.
    * @throws LockClosedError (as a rejection) once `close` has waited for the leases.
@@ -117,7 +118,7 @@ export class SubmitLock {
   /**
    * For guards: acquires for a submission; while the same one is in flight, waits for its end
    * instead, and never takes the lock. A caller that was waiting when the run ended is `told` the
-   * answer of {@link ToldOptions}. Settles within `waitMs` and the time of an attempt.
+   * answer of {@link ToldOptions}. Settles within `waitMs`, two attempts and two look-ups.
    * @param waitMs in milliseconds; 0 to wait for nothing.
    * @param isAbandoned says that the caller needs no answer any more.
    * @throws InvalidUserIdError, InvalidOptionError (as a rejection) as `acquire` does.
@@ -157,7 +158,7 @@ export class SubmitLock {
    * ```
    *
    * @throws LockContendedError when the lock was still contended at the end of `waitMs`.
-   * @throws LockUnavailableError, LockMisconfiguredError or LockClosedError: the last cause.
+   * @throws LockUnavailableError, LockMisconfiguredError or LockClosedError of the last attempt.
    * @throws InvalidUserIdError, InvalidOptionError for invalid arguments.
    */
   withLock<Result>(userId: UserId, work: LockedWork<Result>): Promise<Result>;
@@ -177,13 +178,13 @@ export class SubmitLock {
 
   /**
    * Runs `work` once for a submission, under the user's lock, and keeps its value: a repeat gets
-   * that value, and does not run. A repeat during the work waits for the value, for `waitMs` and one
-   * look-up at most. Resolves when the value is kept, or after `acquireTimeoutMs` without an answer.
+   * that value, and does not run. A repeat during the work waits for the value, for `waitMs` and
+   * two look-ups at most. Resolves when the value is kept, or `acquireTimeoutMs` after the work.
    *
-   * The value is kept as JSON of at most 1 MiB; a longer one is only returned. Nothing is kept
-   * where `work` throws or ends the lease itself: a repeat runs. A repeat also runs where the
-   * process dies, or the lease is lost, before the record is written: `SubmissionTable` of
-   * `submit-lock/sql` with `lease.submission` prevents a second order.
+   * The value is kept as JSON of at most 1 MiB; a longer one is only returned. Where `work` throws
+   * or calls `lease.release`, a repeat runs; after `lease.complete` it gets AnswerUnavailableError.
+   * A repeat also runs where the process dies, or the lease is lost, before the record is written:
+   * `SubmissionTable` of `submit-lock/sql` with `lease.submission` prevents a second order.
    *
    * @example
    * ```ts
@@ -261,8 +262,8 @@ export class SubmitLock {
 
   /**
    * Deletes the kept answer of a submission, so that its next retry runs: for a wrong answer that
-   * was kept. A complete that Redis has not confirmed yet may write the answer again, for some
-   * seconds. Settles within 2 × `acquireTimeoutMs` (with `seal` twice that).
+   * was kept. A complete that Redis has not confirmed yet may write the answer again, until
+   * `maxHoldMs` after its call. Settles within 2 × `acquireTimeoutMs` (with `seal` twice that).
    * @throws as `free` does; after a LockUnavailableError the answer may have been forgotten.
    */
   async forget(userId: UserId, options: ForgetOptions): Promise<ForgetResult> {

@@ -70,7 +70,7 @@ async function tryUntil(
   isFirst: () => boolean,
 ): Promise<Lease> {
   for (let round = 0; ; round++) {
-    // Each waiter asks first and at its end. In between, only the first of the line asks.
+    // Each waiter tries at its beginning and at its end. In between, only the head of the line.
     while (round > 0 && !isFirst() && performance.now() < endsAt) {
       await pauseBeforeRetry(round, endsAt);
     }
@@ -81,8 +81,8 @@ async function tryUntil(
       if (isOver || !(came.cause instanceof LockUnavailableError)) throw atCaller(came.cause);
     } else if (isOver) {
       const { expiresInMs, isCooldown } = came;
-      const other = `the lock has another holder${ownHolder(runtime, key)}`;
-      const why = isCooldown ? "the lock is in its cooldown" : other;
+      const other = `could not take the lock: it has another holder${ownHolder(runtime, key)}`;
+      const why = isCooldown ? "could not take the lock: its cooldown is not over" : other;
       throw new LockContendedError(why, expiresInMs, { isCooldown, key });
     }
     await pauseBeforeRetry(round, endsAt);

@@ -26,7 +26,7 @@ const pollTimers = new TimerWheel<NodeExchange>(100, false);
  * |                        |                         | behind a pipelined one                     |
  * | `prefinish`            | within `res.end()`      | within `res.end()`, but never between      |
  * |                        | HTTP/2: never           | `socket.end()` and the socket's `close`    |
- * | `close` of the request | once its body is parsed, and so is `req.destroyed` true              |
+ * | `close` of the request | once its body is parsed; from then on `req.destroyed` is true        |
  * | `res.writableEnded`    | from `res.end()` on     | the same; HTTP/2: stays false              |
  *
  * So `writableEnded` is read at each event of the response, and the call of `res.end` itself is
@@ -44,7 +44,7 @@ export class NodeExchange extends Timer implements Exchange {
   clientLeft: boolean;
   #endCalled = false;
   #stopWatchingSocket: (() => void) | undefined;
-  /** Set on HTTP/1 only, and only if the response has the connection to itself. */
+  /** Set on HTTP/1 only, if the response has its connection alone and its `end` is the original. */
   readonly #connection: Socket | undefined;
   readonly #stream: Http2Stream | undefined;
 

@@ -95,8 +95,8 @@ export function bodyIsUnparsed(req: IncomingMessage | Http2ServerRequest, body: 
 }
 
 /**
- * The body as a parser has left it; `null` for none. Parsers for Express 4 set `{}` for a request
- * without a body, those for Express 5 and Koa do not, and a retry may reach another version.
+ * The body as a parser has left it; `null` for none. Parsers for Express 4 and Koa set `{}` for a
+ * request without a body, those for Express 5 do not, and a retry may reach another version.
  */
 export function sentBody(req: IncomingMessage | Http2ServerRequest, body: unknown): unknown {
   if (!bodyWasAnnounced(req) && isEmptyObject(body)) return null;

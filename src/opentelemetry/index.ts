@@ -29,8 +29,8 @@ export interface ObservedLock {
 /** Options of `instrument`. */
 export interface InstrumentOptions {
   /**
-   * The locks whose `stats()` feed the metrics of the moment: leases held, attempts waiting, owner
-   * ids being retired, the oldest lease. `stats()` is called when metrics are collected, until
+   * The locks whose `stats()` feed the metrics of the moment: leases held, attempts, releases and
+   * completes under way, the oldest lease. `stats()` is called when metrics are collected, until
    * `disable`. @defaultValue none; all other metrics cover every lock of the process
    */
   readonly locks?: readonly ObservedLock[] | undefined;
@@ -82,7 +82,7 @@ export function instrument(options: InstrumentOptions = {}): Instrumentation {
   };
 }
 
-/** Subscribes, and returns what ends that. An error of a subscriber would end the process. */
+/** Returns functions that unsubscribe. Catches: an error of a subscriber would end the process. */
 function listen(listeners: Listeners): (() => void)[] {
   return Object.entries(listeners).map(([name, listener]) => {
     let hasFailed = false;

@@ -56,7 +56,7 @@ CREATE INDEX ON ${table} (created_at);
   };
 }
 
-/** Error 1305: there is no such savepoint, because the transaction that had it is over. */
+/** Error 1305: no such savepoint: the transaction that had it is over, or none was open. */
 const noSavepoint = 1305;
 
 /** @param table the quoted name. */

@@ -28,7 +28,7 @@ export interface Dialect {
   /** Keeps the value, and proves that the transaction is still the one in which `token` was made. */
   end(tx: SqlExecutor, id: string, token: string, json: string | null): Promise<void>;
   find(db: SqlExecutor, id: string): Promise<SubmissionRow | undefined>;
-  /** Deletes one batch, and resolves to whether there is more. */
+  /** Deletes one batch, and resolves to whether there may be more. */
   prune(db: SqlExecutor, olderThanMs: number, batchSize: number): Promise<boolean>;
 }
 
@@ -90,7 +90,7 @@ export function anotherTransaction(cause?: unknown): TransactionRequiredError {
 /** Rule J3: thrown if the database gives up the wait for another transaction. */
 export function waitedTooLong(): LockContendedError {
   const why =
-    "another transaction has this submission's row, and the database gave up the wait. Roll back and try again in a moment: it does not run twice";
+    "another transaction has this submission's row, and the database gave up the wait. Roll back and try again in a moment: the submission does not run twice";
   return new LockContendedError(why, 0, { sameSubmission: true });
 }
 
@@ -115,7 +115,7 @@ export function isRetryable(error: unknown): boolean {
   return hasCode(error, ["40001", "40P01", 1213, "1213", 1020, "P2034"]);
 }
 
-/** J10: looks into the errors that an error wraps, under the names that query builders use. */
+/** Looks into the errors that an error wraps, under the names that query builders use. */
 function hasCode(error: unknown, codes: readonly unknown[], depth = 0): boolean {
   if (typeof error !== "object" || error === null || depth > 5) return false;
   const members = error as Record<string, unknown>;

@@ -21,7 +21,7 @@ export interface SqlSubmission {
   readonly id: string;
   /** 22 characters; nothing is compared without it. */
   readonly fingerprint?: string | undefined;
-  /** Is called where `once` refuses, so that a guard keeps no refusal. */
+  /** Called where `once` or `lookUp` refuses, so that a guard does not keep the refusal. */
   doNotStore?(): void;
 }
 
@@ -29,7 +29,10 @@ export interface SqlSubmission {
 export interface SubmissionTableOptions {
   /** `"mysql"` is for MariaDB too. @defaultValue "postgresql" */
   readonly dialect?: "postgresql" | "mysql" | undefined;
-  /** A name, quoted as it is and never parsed. @defaultValue the schema of the search path */
+  /**
+   * A name, quoted as it is and never parsed. 1 to 63 bytes (64 on MySQL).
+   * @defaultValue the schema of the search path; on MySQL the connection's database
+   */
   readonly schema?: string | undefined;
   /** A name, quoted as it is. 1 to 63 bytes (64 on MySQL). @defaultValue "submissions" */
   readonly table?: string | undefined;
@@ -37,7 +40,7 @@ export interface SubmissionTableOptions {
 
 /**
  * The table in which a submission's row commits together with its effects: of a submission whose
- * transaction has committed, `work` never runs again. The constructor sends nothing. It does not help
+ * transaction has committed, `work` never runs again. The constructor sends nothing. No row helps
  * against a new id for each click, a repeat of a pruned row and effects outside of the transaction.
  *
  * @example
@@ -81,9 +84,9 @@ export class SubmissionTable {
    * and does not call `work`. Call it first in the transaction, and commit right behind it. `work`
    * gets no argument: it uses the same transaction, and never the pool.
    *
-   * It sends three statements (six on MySQL) and neither begins, commits, rolls back nor retries.
-   * While another transaction with this submission is open, it waits for it, as long as the database
-   * lets it. Errors of `work` and of the database are passed on unchanged: let them leave the
+   * A run sends three statements (six on MySQL); none begins, commits, rolls back or tries again.
+   * While another transaction with this submission is open, `once` waits, as long as the database
+   * permits. Errors of `work` and of the database are passed on unchanged: let them leave the
    * transaction, so that it is rolled back. Run it again where {@link isRetryable} says so.
    *
    * The value is kept as JSON of at most 1 MiB; a longer one is only returned.
@@ -130,7 +133,7 @@ export class SubmissionTable {
 
   /**
    * Deletes one batch of rows that are older than `olderThanMs`, by the database's clock, and
-   * resolves to whether there are more. A repeat of a deleted one runs. Takes a pool.
+   * resolves to whether there may be more. A repeat of a deleted one runs. Takes a pool.
    * @param options `olderThanMs`: a day to ten years in milliseconds; `batchSize`: 1 to 10 000,
    * @defaultValue 1 000
    * @throws InvalidOptionError, as a rejection.

@@ -20,7 +20,7 @@ import { performance } from "../time.ts";
 import { checkOptionNames, warnOnce } from "../validation.ts";
 import { checkOutage, type Outage, through } from "./outages.ts";
 
-/** A lease, or its tombstone or cooldown. `…At` is by the monotonic clock. */
+/** A lease, or its tombstone or cooldown. `…At` is by {@link clockMs}. */
 interface Entry extends Pick<LockCommand, "ownerId" | "submission" | "times"> {
   readonly state: "held" | "freed" | "cooldown";
   readonly holder: string;
@@ -35,6 +35,9 @@ interface Entry extends Pick<LockCommand, "ownerId" | "submission" | "times"> {
 type Kept = { readonly record: RecordBytes; readonly expiresAt: number };
 
 const maxRecords = 10_000;
+
+/** The store's clock: Unix time, which no step of the process' wall clock changes. */
+const clockMs = () => performance.timeOrigin + performance.now();
 
 /**
  * Locks in this process only: for development, demonstrations and unit tests. Two processes do not
@@ -75,7 +78,7 @@ export class MemoryStore implements LockStore {
     const request = through(this.#outage, asked);
     if (request === undefined) return;
     const { command } = request;
-    const now = performance.now();
+    const now = clockMs();
     // Rule 16: look for the record before the lock.
     const record = this.#recordOf(command, now);
     if (record !== undefined) {
@@ -113,7 +116,7 @@ export class MemoryStore implements LockStore {
     const request = through(this.#outage, asked);
     if (request === undefined) return;
     const { key, ownerId } = request.command;
-    const now = performance.now();
+    const now = clockMs();
     const entry = live(this.#entries, key, now);
     // Rule 19: a cooldown with this owner id proves that an earlier copy of the release wrote it.
     const isAgain =
@@ -127,7 +130,7 @@ export class MemoryStore implements LockStore {
     const { command, told } = request;
     if (told === undefined) return;
     const key = recordKey(command);
-    // Deletes what has run out, the oldest first: all have the same life.
+    // Deletes what has run out, the oldest first. Another lock's longer life may delay that.
     for (const each of this.#told.keys()) if (live(this.#told, each, now)) break;
     this.#told.delete(key);
     this.#told.set(key, { record: told.record, expiresAt: now + told.lifeMs });
@@ -137,7 +140,7 @@ export class MemoryStore implements LockStore {
     const request = through(this.#outage, asked);
     if (request === undefined) return;
     const { command, expiresAtMs, record } = request;
-    const now = performance.now();
+    const now = clockMs();
     const entry = live(this.#entries, command.key, now);
     const isHeld = entry !== undefined && isOwned(entry, command.ownerId);
     const prior = this.#recordOf(command, now);
@@ -162,7 +165,7 @@ export class MemoryStore implements LockStore {
   inspect(asked: InspectRequest): void {
     const request = through(this.#outage, asked);
     if (request === undefined) return;
-    const now = performance.now();
+    const now = clockMs();
     const entry = live(this.#entries, request.command.key, now);
     const found = entry === undefined ? ({ state: "free" } as const) : inspectionOf(entry, now);
     const traces = [...this.#outlived.keys()].map((ownerId) => live(this.#outlived, ownerId, now));
@@ -177,7 +180,7 @@ export class MemoryStore implements LockStore {
     const request = through(this.#outage, asked);
     if (request === undefined) return;
     const { command, lifeMs, trace } = request;
-    const now = performance.now();
+    const now = clockMs();
     if (trace) this.#outlived.set(command.ownerId, { ...request, expiresAt: now + lifeMs });
     else this.#outlived.delete(command.ownerId);
     request.answer({ kind: "done", storeTimeMs: now });
@@ -186,7 +189,7 @@ export class MemoryStore implements LockStore {
   free(asked: FreeRequest): void {
     const request = through(this.#outage, asked);
     if (request === undefined) return;
-    const now = performance.now();
+    const now = clockMs();
     const result = this.#takeAway(request, live(this.#entries, request.command.key, now), now);
     request.answer({ kind: "answered", result, storeTimeMs: now });
   }
@@ -195,7 +198,7 @@ export class MemoryStore implements LockStore {
     const request = through(this.#outage, asked);
     if (request === undefined) return;
     const { command, run } = request;
-    const storeTimeMs = performance.now();
+    const storeTimeMs = clockMs();
     const entry = live(this.#entries, command.key, storeTimeMs);
     const record = this.#recordOf(command, storeTimeMs);
     let kind: "forgotten" | "inFlight" | "changed" | "absent" = "forgotten";
@@ -225,12 +228,12 @@ export class MemoryStore implements LockStore {
   }
 
   #take(command: LockCommand, now: number): number {
-    // Delete expired keys, whose users may never return. It is cheap, because their number must double first.
+    // Delete expired keys: their users may never return. Cheap: not before the keys have doubled.
     if (this.#entries.size >= this.#sweepAt) {
       for (const each of this.#entries.keys()) live(this.#entries, each, now);
       this.#sweepAt = Math.max(1_000, 2 * this.#entries.size);
     }
-    const microseconds = Math.floor((performance.timeOrigin + now) * 1_000);
+    const microseconds = Math.floor(now * 1_000);
     // Rule 20: the token is higher than the last one, also within one microsecond.
     const fencingToken = Math.max(microseconds, this.#lastToken + 1);
     this.#lastToken = fencingToken;
@@ -256,7 +259,7 @@ export class MemoryStore implements LockStore {
 
   #ifOwned(request: LockRequest<OwnedReply>, act: (entry: Entry, now: number) => void): void {
     const { key, ownerId } = request.command;
-    const now = performance.now();
+    const now = clockMs();
     const entry = live(this.#entries, key, now);
     if (entry === undefined) {
       request.answer({ kind: "gone", storeTimeMs: now });

@@ -69,6 +69,20 @@ test.each([
   expect(errors).toMatchObject([{ reqId: "req-1", err: { code }, res: { statusCode: status } }]);
 });
 
+test("files that no parser has read are a 415, though @fastify/multipart offers to read them", async () => {
+  const { app, place, submit } = openOrdersForTest({
+    guard: { idempotency: { submissionId: (request) => Object(request.body).id } },
+  });
+  // As the plugin has it, without attachFieldsToBody.
+  app.addContentTypeParser("multipart/form-data", async () => undefined);
+  app.decorateRequest("file", () => {});
+  app.decorateRequest("files", () => {});
+  place(async () => expect.fail("it ran"));
+  const type = { "content-type": "multipart/form-data; boundary=b", "idempotency-key": "" };
+  const reply = await submit({ headers: type, payload: "--b--" });
+  expect(reply.statusCode).toBe(415);
+});
+
 test("a user is free whose client has left before a hook fails over a stream", async () => {
   const { app, place, user, whenFree } = openOrdersForTest({
     app: { forceCloseConnections: true },

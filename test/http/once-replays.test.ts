@@ -201,7 +201,7 @@ describe.each(newest)("$name", (framework: Framework) => {
       const reply = await second;
       expect([reply.status, codeOf(reply)]).toEqual([409, "idempotency_in_flight"]);
       expect(reply.body).toContain("a retry is processed as a new submission");
-      expect((await page).body).toContain("<h1>Your first click was answered</h1>");
+      expect((await page).body).toContain("<h1>Your first click is no longer being processed</h1>");
       expect(once.runs).toBe(1);
     });
 

@@ -31,8 +31,9 @@ beforeAll(async () => {
   await set("1009", "1", 7_200_000);
   await set("47", "cooldown:0f8fad5b-0000-4000-8000-000000000000", 900_000);
   await set("44", "freed:0f8fad5b-0000-4000-8000-000000000000:anna%40ops:1:why", 900_000);
-  // No lock of a user: a record under a hash tag, a key that asks for shards (rule 24), and others.
+  // No lock of a user: a record and a told answer under a hash tag, a key that asks for shards (rule 24), and others.
   await command(redis.port, "set", `lock:submit:42:${"a".repeat(22)}`, "record");
+  await command(redis.port, "set", `lock:submit:42:${"a".repeat(22)}:told`, "told");
   await command(redis.port, "set", `lock:submit:42:shared-${randomUUID()}-14`, "asked");
   await command(redis.port, "set", "lock:submit:%zz", "1");
   await command(redis.port, "set", "lock:submit:%34%37", "1");
@@ -68,7 +69,7 @@ describe("list", () => {
       /^lock:submit: on database 0 of 127\.0\.0\.1:\d+: 5 locks \(1 working, 1 silent, 1 freed, 1 cooldown, 1 foreign\), the oldest held for 3\d min( \d+ s)?$/,
     );
     expect(stdout).toContain("another lock: npx --no-install submit-lock show 1009");
-    expect(stdout).toMatch(/^looked at 2 512 keys in /m);
+    expect(stdout).toMatch(/^looked at 2 513 keys in /m);
   });
 
   test("prints one JSON object", async () => {
@@ -76,7 +77,7 @@ describe("list", () => {
     expect(stderr).toBe("");
     const { prefixes } = JSON.parse(stdout);
     expect(prefixes).toMatchObject([
-      { keyPrefix: "lock:submit:", count: 5, otherKeys: 2, isComplete: true, keysLookedAt: 2_512 },
+      { keyPrefix: "lock:submit:", count: 5, otherKeys: 2, isComplete: true, keysLookedAt: 2_513 },
     ]);
     expect(prefixes[0].locks).toMatchObject([
       { userId: "1009", state: "foreign", valueStart: "1" },
@@ -117,7 +118,7 @@ describe("list", () => {
   test("says that it is not complete when its budget is used up", async () => {
     const { code, stdout } = await runMain(["list", "--budget", "1ms"], env);
     expect(code).toBe(0);
-    expect(stdout).toMatch(/Not complete: after .* about [\d ]+ of 2 512 keys had been looked at/);
+    expect(stdout).toMatch(/Not complete: after .* about [\d ]+ of 2 513 keys had been looked at/);
   });
 
   test("inspects within its budget, too, and shows what it has seen", async () => {

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { RedisStore } from "../../src/index.ts";
 import { type IoredisClient, IoredisPort } from "../../src/stores/redis/clients/ioredis.ts";
-import { openSecond } from "../../src/stores/redis/clients/open-ioredis.ts";
+import { openSecond } from "../../src/stores/redis/clients/second-ioredis.ts";
 import { slotOf } from "../../src/stores/redis/clients/slots.ts";
 import { Connection } from "../../src/stores/redis/connection.ts";
 import { asking } from "../support/asking.ts";

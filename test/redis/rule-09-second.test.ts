@@ -217,6 +217,6 @@ test("rule 22: a reply to CLIENT INFO without a database says what was asked, an
   const lock = openLock({ store: new RedisStore(client), ...times });
   const cause = causeOf(await lock.acquire(freshUser()));
   expect(String(cause.cause)).toContain(
-    'CLIENT INFO was asked for the database, and came without db=: "OK"',
+    'CLIENT INFO named no database (db=), but "OK". Connect without a proxy',
   );
 });

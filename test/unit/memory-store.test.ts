@@ -46,7 +46,7 @@ test("two stores know nothing of each other", async () => {
 test("the answers of the latest 10 000 submissions are kept, and no older ones", async () => {
   const store = asking(new MemoryStore());
   const done = Array.from({ length: 10_002 }, () => onceOf());
-  const expiresAtMs = performance.now() + 60_000;
+  const expiresAtMs = Date.now() + 60_000;
   for (const mine of done) store.complete(mine, { record: recordOf(mine), expiresAtMs });
   const looks = [0, 1, 2, 10_001].map((at) => store.look(done[at] as LockCommand).reply);
   expect((await Promise.all(looks)).map(({ kind }) => kind)).toEqual([

@@ -7,6 +7,7 @@ import {
   type Submission,
   type UserId,
 } from "../../src/index.ts";
+import { identify } from "../../src/lock/submission.ts";
 import { VirtualFixture } from "../lab/simulation/virtual-fixture.ts";
 import { record } from "../support/channels.ts";
 import { runChild, sourceUrl } from "../support/child.ts";
@@ -51,6 +52,15 @@ test("repeats that wait together get a value each, to change as they like", asyn
     return value.cents;
   };
   expect(await Promise.all([inEuros(), inEuros(), inEuros()])).toEqual([129, 129, 129]);
+});
+
+test("a store that answers at once leaves no attempt for later calls to share", async () => {
+  const [lock, user] = [openLock({ store: new MemoryStore() }), freshUser()];
+  const { id } = identify(user, submission);
+  const place = async () => (await lock.once(user, submission, () => "placed")).replayed;
+  expect([await place(), await place()]).toEqual([false, true]);
+  await lock.forget(user, { id, by: "alice", reason: "a wrong answer" });
+  expect(await place()).toBe(false);
 });
 
 describe("two clicks at once, on a store that answers late", () => {

@@ -2,6 +2,7 @@ import * as crypto from "node:crypto";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { derivedId, keyId } from "../../src/http/submission.ts";
+import { MemoryStore } from "../../src/index.ts";
 import {
   hash22,
   identify,
@@ -10,6 +11,8 @@ import {
   resolveRetainMs,
   type Submission,
 } from "../../src/lock/submission.ts";
+
+import { openLock } from "../support/locks.ts";
 
 const resolve = (submission: Submission) =>
   resolveIdentity(
@@ -68,6 +71,12 @@ describe("a submission", () => {
       expect(resolved).not.toBe(fingerprint);
     }
   });
+});
+
+test("a guard's submission is refused with a fingerprint that is not 22 characters", async () => {
+  const lock = openLock({ store: new MemoryStore() });
+  const identity = { id: "x".repeat(22), fingerprint: "v1" };
+  await expect(lock.acquireOrWait("42", { identity }, 0)).rejects.toThrow("identity.fingerprint");
 });
 
 test("1 024 characters are an id", () => {

@@ -35,7 +35,7 @@ const fullMs = 5_000;
 /** How long no second connection is opened after the client could not make one. */
 const failedMs = 1_000;
 
-/** So many locks mean one for each request: each costs 4 kB, and is never closed. */
+/** 1 000 open locks mean one for each request: each costs 4 kB, and is never closed. */
 const manyLocks = 1_000;
 
 export interface Route {
@@ -53,8 +53,8 @@ export interface Route {
  *
  * | the primary is | the connection that serves |
  * |---|---|
- * | ready, and answers | the primary; in the 30 s after it was silent, the second if usable |
- * | ready, and leads to a replica | the second, opened at once; the primary where that is unusable |
+ * | ready, and answers | the primary; up to 30 s after its silence the second, if open and usable |
+ * | ready, and leads to a replica | the second, opened at once; the primary if that is no better |
  * | ready, its database not proven | the second, if it is open and usable |
  * | connecting for the first time | none: no second is opened |
  * | silent, or lost | the second, opened on first need, replaced when unusable (`silentMs`) |
@@ -72,9 +72,9 @@ export class ConnectionPair {
   /** Since when the second is unusable, and the status that its client has had since. */
   #unusable: { readonly status: ClientStatus; readonly since: number } | undefined;
   #idleTimer: NodeJS.Timeout | undefined;
-  /** Before this time no second one is opened: the last could not be, or the server had no room. */
+  /** Before this time no second is opened: the last try failed, or the server had no room. */
   #secondAt = 0;
-  /** The last `error` event or refused `SELECT` of each connection, until one comes up. */
+  /** The last error of each connection, the proof of rule 22 included, until one comes up. */
   #lastError: Error | undefined;
   #lastErrorOfSecond: Error | undefined;
 
@@ -123,7 +123,7 @@ export class ConnectionPair {
 
   /** @returns a function that ends the use. Rule 14: the last closes the second connection only. */
   attach(onReady: () => void): () => void {
-    // A new function each time, so that a Set counts both attaches.
+    // A new function each time: the Set must count each attach of the same `onReady`.
     const user = () => onReady();
     if (this.#users.size === 0) inNeutralContext(() => this.#open());
     this.#users.add(user);
@@ -168,7 +168,7 @@ export class ConnectionPair {
   /** Why `routeOf` has returned `undefined`, as the answer to its requests. */
   unavailableReason(): NoAnswer {
     const cause = this.#lastError ?? this.#lastErrorOfSecond;
-    // The second may know a password that was valid when the application's client was made.
+    // Not an error of the second: its password may be old, from when the client was made.
     const misconfigured = this.#lastError && misconfiguration(this.#lastError);
     if (misconfigured !== undefined) return misconfigured;
     try {

@@ -37,7 +37,7 @@ interface Call {
 export interface ConnectionWatcher {
   /** Requests can be written: the connection is up and, where rule 22 asks for it, in its database. */
   ready(): void;
-  /** The client has failed, or (rule 22) the server refused the `SELECT` of a new connection. */
+  /** The client has failed, or (rule 22) the server refused the proof or named another database. */
   failed(error: Error): void;
 }
 
@@ -54,7 +54,7 @@ export class Connection {
   isReplica = false;
   /** The calls that wait for each node, oldest first. */
   readonly #unanswered = new Map<string, Call[]>();
-  /** Calls without an answer, although their node has answered a later call: the client repeats them. */
+  /** Calls without an answer whose node has answered a later one: the client may repeat them. */
   readonly #repeated = new Set<Call>();
   /** The SHA-1 of each script that a node has, by node: calls can leave out the text. */
   readonly #digests = new Map<string, Map<string, string>>();
@@ -111,7 +111,7 @@ export class Connection {
 
   /**
    * Called for a connection that is not usable: asks for its database, or notes its silence. Writes
-   * a probe if no answer may end that (the client failed the newest call, or a Cluster repeats it).
+   * a probe if the newest call may get no answer: its client failed it, or a Cluster repeats it.
    */
   suspect(slot: number, key: string, silenceMs: number): void {
     if (this.client.status !== "ready") return;

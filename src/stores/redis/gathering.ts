@@ -10,7 +10,7 @@ const question = "return {redis.REDIS_VERSION_NUM, redis.pcall('GET', ARGV[1])}"
 
 const leastVersion = 0x07_00_00;
 
-/** The pause before a node that has refused is asked again, in ms: doubled each time. */
+/** The pause, in ms, before a node or address is asked again after a no: doubled each time. */
 const askAgainMs = { first: 10_000, most: 600_000 };
 
 /**
@@ -25,7 +25,7 @@ export const writeTogether: string =
 export const takeBack: string =
   "local value = redis.call('GET', KEYS[1]) redis.call('DEL', KEYS[1]) return value";
 
-/** By chance, so many keys are all on one of two equal shards once in 2 ^ 31 times. */
+/** By chance, 32 keys are all on the same one of two equal shards once in 2 ^ 31 times. */
 const askedKeys = 32;
 
 type Follow = (answer: Promise<unknown>) => void;
@@ -43,7 +43,7 @@ export class Gathering {
   readonly #follow: Follow;
   /** The client puts it in front of declared keys alone. */
   readonly prefix: string;
-  /** The verdict on each node of a Cluster; on one address, for the times of each lock. */
+  /** The verdicts: of a Cluster, by node; of one address, by lock, which its times identify. */
   readonly #verdicts = new WeakMap<ServerPort | LockTimes, Verdict>();
   readonly #alone = new Map<number, { readonly name: string; readonly until: number }>();
 

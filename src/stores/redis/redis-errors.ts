@@ -5,7 +5,8 @@ import type { CallResult } from "./connection.ts";
 export function unexpectedReply(value: unknown): NoAnswer {
   const text = value === null ? "null" : Array.isArray(value) ? "an array" : typeof value;
   const came = typeof value === "number" ? value : text;
-  const message = `Redis gave an unexpected reply (${came}) to a script of submit-lock`;
+  const why = `Redis gave an unexpected reply (${came}) to a script of submit-lock`;
+  const message = `${why}: is there a proxy, or a client option that changes replies?`;
   return { kind: "unknown", cause: new Error(message), isAnswered: true };
 }
 

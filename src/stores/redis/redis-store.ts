@@ -53,8 +53,8 @@ function replicasOf(client: ClientPort, ackReplicas: number | undefined): Replic
 
 /**
  * The batches, in a flush's order: releases before acquires, so that a submit in the same turn
- * finds a free key. With `ackReplicas`, all acquires of a turn are one call, and so are its releases:
- * what is answered together waits for the replicas together.
+ * finds a free key. With `ackReplicas`, the acquires of a turn are as few calls as possible, and so
+ * are its releases: acquires that are answered together wait for the replicas together.
  */
 function batchesOf(connections: ConnectionPair, acknowledge: Acknowledge | undefined) {
   const calls = acknowledge && 1;
@@ -153,7 +153,7 @@ export class RedisStore implements LockStore {
     this.#add(this.#batches.outlive, request);
   }
 
-  /** Completes do not wait for the end of the turn: the client may ask another process at once. */
+  /** Completes do not wait for the end of the turn: a customer may ask another process at once. */
   complete(request: CompleteRequest): void {
     const { command } = request;
     if (this.#completed.has(command)) this.#completeInSteps(request);
@@ -215,7 +215,7 @@ export class RedisStore implements LockStore {
     return true;
   };
 
-  /** With nothing in flight, writes as soon as the code has ended, else at the end of the turn. */
+  /** With nothing in flight, writes behind the code that runs now, else at the end of the turn. */
   #add<Request>(batch: { readonly waiting: Request[] }, request: Request): void {
     batch.waiting.push(request);
     if (++this.#waiting > 1) return;

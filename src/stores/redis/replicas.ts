@@ -12,7 +12,7 @@ import { isOfReplica, misconfiguration, toNoAnswer } from "./redis-errors.ts";
 interface Touch {
   readonly key: string;
   readonly command: LockCommand;
-  /** @param failure `undefined` where enough replicas have it. */
+  /** @param failure `undefined` where enough replicas have the lock or record. */
   readonly acknowledged: (failure: Error | undefined) => void;
 }
 
@@ -104,7 +104,7 @@ export class ReplicaWait {
     const round = ++node.rounds;
     let leastMs = Number.POSITIVE_INFINITY;
     for (const { command } of touches) leastMs = Math.min(leastMs, command.times.commandTimeoutMs);
-    // Half of that time, so that the answer is usually there before the lock asks again. `WAIT` for
+    // Half of commandTimeoutMs: the answer is usually there before the lock asks again. `WAIT` for
     // 0 ms would have no end.
     const waitMs = Math.max(1, Math.floor(leastMs / 2));
     const dueAt = performance.now() + waitMs + overdueMs;
@@ -122,12 +122,12 @@ export class ReplicaWait {
     const slot = pair?.slotOf(key) ?? 0;
     const connection = pair?.pick(slot, key, command.times.commandTimeoutMs);
     if (pair === undefined || connection === undefined) {
-      const cause = new Error("no connection that waits for replicas (ackReplicas) is usable");
+      const cause = new Error("no connection can wait for replicas (ackReplicas): is Redis up?");
       for (const { acknowledged } of touches) acknowledged(cause);
       ended();
       return;
     }
-    // Rule 24 must permit it for each lock whose keys would be in a call.
+    // Rule 24 must permit calls of several keys for each lock whose keys would be in one.
     const mayShare = ({ command }: Touch) => connection.gathering.mayShare(command);
     const isGathered = touches.length === 1 || pair.isCluster || touches.every(mayShare);
     const calls = callsOf(touches, pair, isGathered ? maxEntries : 1);
@@ -184,12 +184,17 @@ export class ReplicaWait {
     // master.
     const own = this.#own;
     if (own && (own.status === "end" || own.database !== this.#client.database)) this.#close();
-    this.#own ??= inNeutralContext(() => {
-      const opened = this.#client.second();
-      opened.ignoreErrors();
-      this.#detach = ConnectionPair.of(opened).attach(() => {});
-      return opened;
-    });
+    try {
+      this.#own ??= inNeutralContext(() => {
+        const opened = this.#client.second();
+        opened.ignoreErrors();
+        this.#detach = ConnectionPair.of(opened).attach(() => {});
+        return opened;
+      });
+    } catch {
+      // An application may have a `duplicate()` of its own.
+      return undefined;
+    }
     return ConnectionPair.of(this.#own);
   }
 

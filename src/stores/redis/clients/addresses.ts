@@ -1,4 +1,4 @@
-/** The connect time-out of a second client, in ms: it is opened when an answer is overdue. */
+/** The connect time-out of a second client, in ms: at most 1 s, because callers wait already. */
 export function connectTimeoutOf(given: number | undefined): number {
   return Math.min(given ?? 1_000, 1_000);
 }

@@ -2,7 +2,6 @@ import { type EventEmitter, errorMonitor } from "node:events";
 import type { Writable } from "node:stream";
 import { hasMembers } from "../../../validation.ts";
 import { type Address, hostAndPort, listed } from "./addresses.ts";
-import { openSecond } from "./open-ioredis.ts";
 import {
   type ClientPort,
   type ClientStatus,
@@ -15,6 +14,7 @@ import {
   type Word,
   type Words,
 } from "./port.ts";
+import { openSecond } from "./second-ioredis.ts";
 
 /**
  * The members of an ioredis client that the store needs. Any object with them fits: ioredis 5 and
@@ -44,7 +44,7 @@ interface Pipeline {
   exec(): Promise<[error: Error | null, value?: unknown][] | null>;
 }
 
-/** Every member is read only where it exists. */
+/** The store uses a member only if it exists. */
 export interface IoredisInternals extends IoredisClient {
   readonly isCluster?: boolean;
   readonly stream?: Writable | null;
@@ -286,7 +286,7 @@ export class IoredisPort extends IoredisServer implements ClientPort {
 
   close(): void {
     this.client.disconnect();
-    // A Cluster that is closed while it asks for its slots plans the next time, again and again.
+    // A Cluster that is closed while it asks for its slots would ask again and again.
     if (this.isCluster) this.client.refreshSlotsCache = () => {};
   }
 }

@@ -28,7 +28,7 @@ import { slotOf } from "./slots.ts";
 interface Node extends Address {
   readonly address: string;
   readonly readonly?: boolean;
-  /** `undefined` until a command needs it, with `minimizeConnections`. */
+  /** `undefined` with `minimizeConnections` until a command needs it, and after it gave up. */
   readonly client?: SingleClient | undefined;
 }
 
@@ -52,7 +52,7 @@ interface ClusterClient extends Omit<NodeRedisClient, "sendCommand" | "duplicate
 
 const silence = { socketTimeout: 1_000, pingInterval: 250 };
 
-/** A Cluster of node-redis. Calls go to a master's own client: the Cluster may write them later. */
+/** A Cluster of node-redis. Calls go to a master's own client: the Cluster may queue them. */
 export class NodeRedisClusterPort implements ClientPort {
   readonly isCluster: boolean = true;
   readonly needsProof: boolean = false;
@@ -185,9 +185,7 @@ export class NodeRedisClusterPort implements ClientPort {
     }
   }
 
-  /**
-   * Sends a command that the node refers elsewhere as well, so that the Cluster asks for its slots.
-   */
+  /** Sends any command for the key through the Cluster: the referral makes it ask for its slots. */
   #learn(key: string): Promise<unknown> {
     const words = ["EVAL", "return 1", "1", key];
     const options = { ...neutral, timeout: 1_000 };

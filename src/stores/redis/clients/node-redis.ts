@@ -132,7 +132,7 @@ export class NodeRedisServer implements ServerPort {
    */
   readonly #prefix: string;
   /**
-   * The server has accepted the connection, and the client is not ready yet, as far as events tell.
+   * The server has accepted the connection, as far as events tell. Used while connecting alone.
    */
   protected isGreeting = false;
   #unsent = new AbortController();
@@ -321,7 +321,7 @@ export class NodeRedisPort extends NodeRedisServer implements ClientPort {
     const found = /\bdb=(\d+)/.exec(info)?.[1];
     if (found === undefined) {
       const came = info.length > 60 ? `${info.slice(0, 60)}…` : info;
-      const message = `CLIENT INFO was asked for the database, and came without db=: "${came}"`;
+      const message = `CLIENT INFO named no database (db=), but "${came}". Connect without a proxy`;
       throw Object.assign(new Error(message), { name: "ReplyError" });
     }
     if (this.#wanted === undefined) this.database = Number(found);

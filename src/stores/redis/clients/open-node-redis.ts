@@ -1,7 +1,7 @@
 import type { NodeRedisClient } from "./node-redis.ts";
 import type { Place } from "./open-ioredis.ts";
 
-/** Used by the command line. Apart from ioredis: a bundler resolves the import even if unused. */
+/** Used by the command line. In a file of its own: bundlers resolve imports even if unused. */
 export async function openNodeRedis(place: Place): Promise<NodeRedisClient> {
   const { createClient, createCluster } = await import("redis");
   const { database, family, host, isCluster, keyPrefix, path, port, tls } = place;
@@ -14,7 +14,7 @@ export async function openNodeRedis(place: Place): Promise<NodeRedisClient> {
   const login = {
     ...(place.username !== "" && { username: place.username }),
     ...(place.password !== "" && { password: place.password }),
-    // Both would send commands for which the lock's user has no permission.
+    // Otherwise node-redis sends CLIENT commands that the lock's user is not permitted.
     ...{ disableClientInfo: true, maintNotifications: "disabled" as const },
   };
   const client = isCluster

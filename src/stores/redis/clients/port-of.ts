@@ -36,7 +36,7 @@ function open(client: RedisClient): ClientPort {
   );
 }
 
-/** The members that tell each other client, and why it is refused. The first that matches counts. */
+/** The members of each other client, and why it is refused. The first that matches counts. */
 const others: readonly (readonly [members: readonly string[], what: string])[] = [
   [
     ["sendCommand", "getMasterNode"],

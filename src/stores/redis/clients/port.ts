@@ -40,11 +40,11 @@ export type ClientStatus =
   | "end";
 
 export interface PortWatcher {
-  /** A connection came up; on a Cluster, one to any node. */
+  /** A connection came up; on a Cluster of node-redis, one to any node; of ioredis, the Cluster. */
   up?(): void;
   /**
    * A connection was lost; on a Cluster, one to any node. Called before any call in flight on it
-   * settles. A call that is not written by then is never written.
+   * settles. node-redis then drops what it has not written; ioredis may write all of it again.
    */
   lost?(): void;
   selected?(): void;
@@ -68,7 +68,7 @@ export interface ClientPort extends ServerPort {
   readonly needsProof: boolean;
   /** Whether calls without keys can be written on the connections of a Cluster's nodes. */
   readonly mayGather: boolean;
-  /** Whether a call for the slot would be written now, to the node that has the slot. */
+  /** Whether a call for the slot is written now; a Cluster of ioredis may queue it for the node. */
   isReady(slot: number): boolean;
   /** The name of the master that has the slot, as far as the client knows; "" without a Cluster. */
   nodeOf(slot: number): string;
@@ -93,7 +93,7 @@ export interface ClientPort extends ServerPort {
     calls: readonly ScriptCall[],
     last?: Words,
   ): Promise<unknown[]>;
-  /** Holds writes back, where the library does not. @returns a function that writes them. */
+  /** Holds writes back; absent where the library does so. @returns a function that writes them. */
   cork?(): () => void;
 
   /** Pending while the client learns which node has a slot, which may last beyond `close`. */
@@ -101,8 +101,8 @@ export interface ClientPort extends ServerPort {
   /** Connects a client that waits to be asked, where the store may do that. */
   wake?(): void;
   /**
-   * Another client to the same place and database, as the same user. It connects by itself, never
-   * queues and, where the library can promise it, never sends again. Ignore its errors at once.
+   * Another client to the same place and database, as the same user. It connects by itself and,
+   * except on a Cluster of ioredis, never queues and never sends again. Ignore its errors at once.
    */
   second(): ClientPort;
   /** Closes a `second` client for good. */
@@ -112,13 +112,13 @@ export interface ClientPort extends ServerPort {
 
 /**
  * A copy with message, name and code: errors of a client may carry the arguments of their command,
- * and so owner ids, into logs. For a Cluster without a node, the last node's error.
+ * and so owner ids, into logs. Where all nodes of a Cluster failed: the last error one replied.
  */
 export function plainError(error: unknown): Error {
   if (!(error instanceof Error)) return new Error(String(error));
   const { lastNodeError, code } = error as { lastNodeError?: unknown; code?: unknown };
   if (isServerError(lastNodeError)) return plainError(lastNodeError);
-  // Node's error for a host whose addresses have all failed has no message: join those within.
+  // Where all addresses of a host fail, Node's error has no message: join those of its `errors`.
   const within = error instanceof AggregateError ? error.errors : [];
   const messages = within.map((each) => (each instanceof Error ? each.message : each));
   const plain = new Error(error.message || messages.join(", "));

@@ -25,7 +25,7 @@ export function slotOf(key: string): number {
 
 /**
  * The key of a record, without the client's prefix: in its lock's slot once the prefix is in front
- * of both (except: `recordsProblemOf`). Equal without a Cluster, so a move to one keeps records.
+ * of both (except: `recordsProblemOf`). Without a Cluster it is equal: a move to one keeps records.
  */
 export function recordKeyOf(client: ClientPort, key: string, submissionId: string): string {
   const whole = (client.keyPrefix ?? "") + key;

@@ -13,7 +13,7 @@ import {
 } from "./command.ts";
 import { isRecord, longestLife, toldKey } from "./values.ts";
 
-/** A code that carries a number is its constant minus the number. A token is above all codes. */
+/** The code of a cooldown is this less the ms that it lasts. Minus a token is below all codes. */
 const cooldown = -1_000_000_000;
 /** In µs since 1970: the clocks of September 2001 passed it. */
 const leastToken = 1e15;
@@ -31,7 +31,7 @@ if floor_us >= token and floor_us < token + 60000000 then
 end
 local behind = ':' .. string.format('%.0f', token) .. ':' .. ARGV[6]
 local replies = { now, token }
--- Tries for one lock. Returns a code of acquireScript or an error, and the value of another's lock.
+-- Tries for one lock. Returns a code of acquireScript or an error; behind a life, also the value.
 local function acquire(key, owner_id, value)
   -- If SET is not sent, fails or finds a key, GET looks for a holder.
   local reply = in_time and redis.pcall('SET', key, value, 'PX', ARGV[4], 'NX')
@@ -86,15 +86,15 @@ end
  * ARGV[3] life that is given to a foreign string without any expiry, in ms.
  * ARGV[4] life that is given to what is taken, in ms.
  * ARGV[5] the highest fencing token or clock that was heard from this node, in µs.
- * ARGV[6] the end of the value: what is equal for all entries.
+ * ARGV[6] the middle of the value, equal for all entries: `<ttlMs>:<maxHoldMs>:<holder>:`.
  * ARGV[7], ARGV[8], ...: the owner id of each entry.
  *
  * Returns the clock, the token of a lock that is taken, then for each entry:
  *   -1 taken: it was free and in time, and holds the owner id now
  *   -1e9 and below, to -1e15: contended by a cooldown, and -1e9 less the ms that it lasts
  *   below -1e15 mine: it held this owner id already, with the token -reply; nothing was written
- *   -3 out of its window: free, or just run out, but the request came too late or too early; nothing
- *      was written
+ *   -3 not taken: free, but the request came too late or too early; or a key was there at the SET,
+ *      and had run out at the GET. Nothing was written
  *   -4 contended by a key that is no string, and so no lock; nothing was written
  *   >= 0 contended: another value, and the ms that it has to live
  */

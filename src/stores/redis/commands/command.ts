@@ -57,7 +57,7 @@ export function sent(script: string): string {
 }
 
 /**
- * Every reply begins with Redis' own clock in milliseconds, read before the first write (rules 6 and
+ * A command's reply begins with Redis' own clock in ms, read before its first write (rules 6 and
  * 12). A refusal (a missing permission, no memory, a replica) is an error of the whole call as long
  * as nothing has been written; afterwards, and in a {@link gatheredForm}, of its own entry.
  */

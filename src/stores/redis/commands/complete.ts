@@ -51,7 +51,7 @@ end
  *   2 recorded by an earlier copy
  *   3 recorded, but the lock was not ours any more
  *   0 too late: the record would have expired; nothing was recorded
- *   -2 another owner id has recorded an answer: it ran twice
+ *   -2 another owner id has recorded an answer: the submission ran twice
  *   -4 a value that is not a record is in the record's place; nothing was recorded
  */
 export const completeScript: string = sent(/* lua */ `

@@ -17,7 +17,7 @@ import { decoded, isRecord, longestLife, outlivedKey, whose } from "./values.ts"
 
 /**
  * The id of a value that is not ours, or of a key that holds no text (its name counts). Every lock of
- * another program may hold the same value, so the moment at which this one expires is part of it.
+ * another program may hold the same value, so its moment of expiry, if any, is part of the id.
  */
 const foreignId: string = /* lua */ `
 local function clock()
@@ -49,7 +49,7 @@ end
  *
  * KEYS: for each entry the lock, and the traces of the orders that have outlived theirs.
  *
- * Returns the clock, then for each entry (behind outlived:<trace> and a line feed if there is one)
+ * Returns the clock, then for each entry (behind outlived:<traces> and a line feed, if any)
  * 0 for no key, or a text: the ms that it has to live (-1: no expiry), a colon, and
  *   the value, if it begins with a UUID or is a tombstone or a cooldown
  *   foreign:<foreign_id of the value>:<its first 16 bytes> for any other text
@@ -99,11 +99,11 @@ return replies
  * KEYS: one lock.
  * ARGV[1] the id: 8 digits or more of an owner id, or of the foreign_id of any other key.
  * ARGV[2] who frees, ARGV[3] why: percent-encoded, so that no field holds a colon.
- * ARGV[4] ms to live for a lock or tombstone without any expiry whose value names none.
+ * ARGV[4] ms to live for a lock or tombstone without an expiry, if its value has no ttlMs.
  * ARGV[5] 1: delete it at once, although a holder may be at work; else 0.
  *
  * Returns the clock, then:
- *   >= 0 freed: the ms until the next one may start
+ *   >= 0 freed: the ms until the user's next order may start
  *   -1 changed: the key holds something else; nothing was written
  *   -2 there was nothing
  */
@@ -180,7 +180,7 @@ return failed(reply) and reply or { now, left }
  * Returns the clock, then:
  *   1 deleted
  *   0 there was none
- *   -1 another run's record, or none of ours; nothing was written
+ *   -1 another run's record, or a value that is not a record; nothing was written
  *   -2 the lock is held for this submission; nothing was written
  */
 export const forgetScript: string = sent(/* lua */ `
@@ -210,7 +210,7 @@ return failed(reply) and reply or { now, 1 }
 
 /**
  * Deletes the lock that another program has left: each of its locks begins with the same value and
- * the same life, so what is left of the life is the age.
+ * the same life, so the age is that life less what is left of it.
  *
  * KEYS: one lock.
  * ARGV[1] the value; ARGV[2] the life that each lock begins with, in ms.
@@ -218,8 +218,8 @@ return failed(reply) and reply or { now, 1 }
  * ARGV[4] 1: delete it; 0: only say what would happen.
  *
  * Returns:
- *   >= 0 deleted: the ms that it had to live
- *   -1 it has more to live, -2 there is no key, -3 another value, -4 no expiry
+ *   >= 0 deleted, or would be (ARGV[4] 0): the ms that it had to live
+ *   -1 it has more than ARGV[3] to live, -2 there is no key, -3 another value, -4 no expiry
  *   -5 it has more to live than the life: some locks begin with another one
  */
 export const strandedScript: string = sent(/* lua */ `

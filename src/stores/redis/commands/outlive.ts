@@ -12,7 +12,8 @@ const longestTraces = 4_000;
  * user's other orders.
  *
  * KEYS: the lock, by which a sharding proxy finds the server that `inspect` asks; the traces.
- * ARGV[1] the owner id; ARGV[2] the trace, or '' where the order has ended; ARGV[3] its life, in ms.
+ * ARGV[1] the owner id; ARGV[2] the trace, or '' where the order has ended; ARGV[3] ms to live at
+ *   least: the key keeps a longer life of its other traces.
  *
  * Returns the clock and 1.
  */
@@ -37,7 +38,7 @@ if isAlone and trace == ended then
   life = ARGV[3]
 end
 local reply = redis.pcall('SET', key, string.sub(kept .. trace, -${longestTraces}), 'PX', life)
--- A full Redis refuses the SET. No trace is as good as traces that have all ended.
+-- A full Redis refuses the SET. Where every order has ended, the key says nothing: delete it.
 if failed(reply) and isAlone and trace == ended then
   reply = redis.pcall('DEL', key)
 end

@@ -8,7 +8,7 @@ import { toldKey } from "./values.ts";
  * One entry of a script about a lock; `mine` is executed where it holds the owner id. The codes:
  *   1 done, where `mine` says so
  *   0 gone: no key
- *   -1 foreign: another value, or no string
+ *   -1 foreign: another value, or another type than a string
  *   -2 freed: a person has taken it away from this owner id
  */
 function ofOwner(mine: string): string {
@@ -92,8 +92,8 @@ end
  * KEYS: one an entry.
  * ARGV: for each entry the owner id, and Redis' time in ms at which the cooldown ends (0: none).
  *
- * Returns the clock, then the code of each entry: 1 says that it was deleted, or that an earlier copy
- * has left this cooldown.
+ * Returns the clock, then the code of each entry: 1 says that this copy has deleted it, or left
+ * its cooldown, or that an earlier copy has left this cooldown.
  */
 export const releaseScript: string = sent(/* lua */ `
 ${common}

@@ -7,7 +7,7 @@ import { longestCooldownMs, longestTtlMs } from "../../../validation.ts";
  * ```
  * <owner id>:<fencing token>:<ttlMs>:<maxHoldMs>:<holder>:<submission>:<fingerprint>   a lease
  * cooldown:<owner id>                                                                   a cooldown
- * freed:<owner id>:<by>:<time>:<reason>                                                 a tombstone
+ * freed:<owner id>:<by>:<time>:<reason>[:foreign]                                       a tombstone
  * ```
  *
  * A record, and an answer that a run told: `1`, the fingerprint (22), the owner id (36), `=`, and
@@ -34,7 +34,7 @@ local function whose(held)
 end
 `;
 
-/** The longest life that we give this value; more means a clock set back. Nil if it is not ours. */
+/** The longest life that we give a value; more means a clock set back. Nil for a foreign value. */
 export const longestLife: string = /* lua */ `
 local function longest_life(held)
   local ttl = tonumber(string.match(held, '^${uuid}:${"%d".repeat(16)}:(%d+):%d+:') or 0)

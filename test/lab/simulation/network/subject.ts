@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import type { IoredisClient } from "../../../../src/stores/redis/clients/ioredis.ts";
-import { openSecond } from "../../../../src/stores/redis/clients/open-ioredis.ts";
+import { openSecond } from "../../../../src/stores/redis/clients/second-ioredis.ts";
 import { acquireScript } from "../../../../src/stores/redis/commands/acquire.ts";
 
 /** One thing that happens to a client, or to the network and the server behind it. */
