@@ -15,6 +15,22 @@ import type { Dialect, SqlExecutor, SubmissionRow } from "./executor.ts";
 export { identify } from "../lock/submission.ts";
 export { isRetryable, type SqlExecutor } from "./executor.ts";
 
+/*
+ * The rules of the order's own transaction, by which comments, tests and mutants call them:
+ *
+ * - J1: the submission's row is written before any effect, and only the run that wrote it calls `work`.
+ * - J2: the database proves an open transaction before the row, and the same one at the end.
+ * - J3: a run waits for the open transaction of its submission.
+ * - J4: the value is read by a statement that sees the latest commit.
+ * - J5: two fingerprints that differ are a mismatch; with one missing, nothing is compared.
+ * - J6: a committed row without a value never runs again.
+ * - J7: an id contains user and operation; no two pairs make one text.
+ * - J8: a refusal is not kept as an answer.
+ * - J9: rows without the columns, or with bytes instead of text, are an error.
+ * - J10: names are quoted, values are parameters; codes are found in errors that wrap others.
+ * - J13: rows are pruned by the database's clock, from a day on, in batches.
+ */
+
 /** A submission whose id is unique over users: a guard's, a lease's under `once`, or `identify`'s. */
 export interface SqlSubmission {
   /** 22 characters. */
