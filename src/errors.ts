@@ -1,6 +1,7 @@
 /**
  * Errors carry a brand and a `code`, because `instanceof` fails as soon as two copies of the
- * package meet.
+ * package meet. Those that may end a request also carry `status`, `statusCode` and `expose`, which
+ * the error handlers of Express and Koa read, and some write: each has them as fields of its own.
  */
 const brand = Symbol.for("submit-lock.error");
 
@@ -54,19 +55,6 @@ export abstract class SubmitLockError extends Error {
   }
 }
 
-/**
- * An error that may end a request. The error handlers of Express and Koa read `status`, `statusCode`
- * and `expose`: its message is not for clients.
- */
-abstract class RequestError extends SubmitLockError {
-  abstract readonly status: number;
-  readonly expose = false;
-
-  get statusCode(): this["status"] {
-    return this.status;
-  }
-}
-
 /** An option or another argument is not acceptable. The message names it and what was expected. */
 export class InvalidOptionError extends SubmitLockError {
   override readonly name = "InvalidOptionError";
@@ -98,10 +86,12 @@ export interface ContentionDetails {
  * The key had another holder, a cooldown or a foreign value: in `withLock` until the end of
  * `waitMs`; in `once` at the first attempt, or for the same submission until the end of `waitMs`.
  */
-export class LockContendedError extends RequestError {
+export class LockContendedError extends SubmitLockError {
   override readonly name = "LockContendedError";
   readonly code = "SUBMIT_LOCK_CONTENDED";
   readonly status = 409;
+  readonly statusCode = 409;
+  readonly expose = false;
   /**
    * Ms that the key lives unless extended; `Infinity` if it holds no text, 0 with `hasEnded` and
    * from `SubmissionTable`, whose database does not tell.
@@ -128,10 +118,12 @@ export class LockContendedError extends RequestError {
 }
 
 /** From `once` or `SubmissionTable`: made before, with another fingerprint. `work` did not run. */
-export class SubmissionMismatchError extends RequestError {
+export class SubmissionMismatchError extends SubmitLockError {
   override readonly name = "SubmissionMismatchError";
   readonly code = "SUBMIT_LOCK_MISMATCHED";
   readonly status = 422;
+  readonly statusCode = 422;
+  readonly expose = false;
   /** `true` if that submission is still being processed, `false` if it was completed. */
   readonly inFlight: boolean;
 
@@ -146,10 +138,12 @@ export class SubmissionMismatchError extends RequestError {
  * was above 1 MiB, not JSON or left out in an outage, a guard or `lease.complete` kept an answer,
  * or the record is unreadable. From `SubmissionTable`: a row was committed without a value.
  */
-export class AnswerUnavailableError extends RequestError {
+export class AnswerUnavailableError extends SubmitLockError {
   override readonly name = "AnswerUnavailableError";
   readonly code = "SUBMIT_LOCK_ANSWER_UNAVAILABLE";
   readonly status = 409;
+  readonly statusCode = 409;
+  readonly expose = false;
 }
 
 /**
@@ -157,40 +151,48 @@ export class AnswerUnavailableError extends RequestError {
  * function. The submission is recorded as done, without a value, so it does not run again. From
  * `SubmissionTable`: leave the transaction, and nothing has happened.
  */
-export class InvalidValueError extends RequestError {
+export class InvalidValueError extends SubmitLockError {
   override readonly name = "InvalidValueError";
   readonly code = "SUBMIT_LOCK_INVALID_VALUE";
   readonly status = 500;
+  readonly statusCode = 500;
+  readonly expose = false;
 }
 
 /**
  * The store gave no usable answer in time. `cause` is the store's error, if there is one; a message
  * repeats a text of this package alone.
  */
-export class LockUnavailableError extends RequestError {
+export class LockUnavailableError extends SubmitLockError {
   override readonly name = "LockUnavailableError";
   readonly code = "SUBMIT_LOCK_UNAVAILABLE";
   readonly status = 503;
+  readonly statusCode = 503;
+  readonly expose = false;
 }
 
 /**
  * Redis refuses what a lock sends (no permission, a wrong password, no such command or database).
  * Waiting does not help: a guard passes this error to the application's error handler.
  */
-export class LockMisconfiguredError extends RequestError {
+export class LockMisconfiguredError extends SubmitLockError {
   override readonly name = "LockMisconfiguredError";
   readonly code = "SUBMIT_LOCK_MISCONFIGURED";
   readonly status = 503;
+  readonly statusCode = 503;
+  readonly expose = false;
 }
 
 /**
  * `close` was called: the lock takes no new work, and no longer sends a complete that Redis has not
  * answered.
  */
-export class LockClosedError extends RequestError {
+export class LockClosedError extends SubmitLockError {
   override readonly name = "LockClosedError";
   readonly code = "SUBMIT_LOCK_CLOSED";
   readonly status = 503;
+  readonly statusCode = 503;
+  readonly expose = false;
 }
 
 /**
@@ -201,10 +203,12 @@ export class LockClosedError extends RequestError {
 export type LostReason = "expired" | "overtaken" | "freed" | "max-hold" | "closed";
 
 /** The `reason` of an aborted `lease.signal`. */
-export class LockLostError extends RequestError {
+export class LockLostError extends SubmitLockError {
   override readonly name = "LockLostError";
   readonly code = "SUBMIT_LOCK_LOST";
   readonly status = 503;
+  readonly statusCode = 503;
+  readonly expose = false;
   readonly reason: LostReason;
   /**
    * The key of the lock. The message leaves it out, because an error handler may show the message.
@@ -234,11 +238,13 @@ export class AnsweredTwiceError extends SubmitLockError {
  * - Status 413: more than 1 000 files; with `submit-lock/fetch`, more than 1 MiB or 4 096 chunks.
  * - Status 422: the payload is nested deeper than 64 levels, or has a number that is not finite.
  */
-export class NoFingerprintError extends RequestError {
+export class NoFingerprintError extends SubmitLockError {
   override readonly name = "NoFingerprintError";
   readonly code = "SUBMIT_LOCK_NO_FINGERPRINT";
   /** 500: the application has to fix it; 413, 415 and 422: the client. */
   readonly status: 500 | 422 | 415 | 413;
+  readonly statusCode: 500 | 422 | 415 | 413;
+  readonly expose = false;
 
   constructor(
     message: string,
@@ -247,6 +253,7 @@ export class NoFingerprintError extends RequestError {
     super(message, options);
     const { status = 500 } = options;
     this.status = status;
+    this.statusCode = status;
   }
 }
 
@@ -255,10 +262,12 @@ export class NoFingerprintError extends RequestError {
  * was given a pool, no BEGIN was sent, or the transaction ended within `work`: then the writes of
  * `work` before that may stay, and its submission is not repeated.
  */
-export class TransactionRequiredError extends RequestError {
+export class TransactionRequiredError extends SubmitLockError {
   override readonly name = "TransactionRequiredError";
   readonly code = "SUBMIT_LOCK_TRANSACTION_REQUIRED";
   readonly status = 500;
+  readonly statusCode = 500;
+  readonly expose = false;
 }
 
 /** Every concrete error class, for a `switch` over `code`. */

@@ -5,7 +5,7 @@ import { refusals } from "../stores/redis/redis-errors.ts";
 export const exitCode = {
   done: 0,
   found: 1,
-  /** Wrong arguments, no such database, or no client library. */
+  /** Wrong arguments, no such database, no client library, or output that cannot be written. */
   usage: 2,
   /** Redis did not answer within 2 s, or cannot serve the command now: a replica, full, loading. */
   noRedis: 3,

@@ -205,11 +205,11 @@ async function run(
   const { clientLeft, isAnswered } = held.exchange;
   const hasAnswered = res.headersSent || isAnswered;
   if (passedOn) held.detached();
-  else if (isPromise && !hasAnswered && clientLeft) {
+  else if (isPromise && hasAnswered) held.finished();
+  else if (isPromise && (clientLeft || isBrokenOff(res))) {
     // `res.render` answers a tick later, and a retry must find that answer.
     held.detached(() => setTimeout(() => held.abandoned(), heldBackMs).unref());
-  } else if (isPromise && (hasAnswered || isBrokenOff(res))) held.finished();
-  else {
+  } else {
     // If the promise has settled and the client still waits for an answer, a callback is at work.
     // A value with listeners may be at work: a stream, an emitter, the response itself.
     if (value !== undefined && typeof Object(value).on !== "function") {

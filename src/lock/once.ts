@@ -17,7 +17,7 @@ import { ownHolder } from "./waiting.ts";
 export interface OnceOptions {
   /**
    * How long to wait for the value while the same submission is in flight, in ms; 0 to 30 000.
-   * Another submission's lock is an error at once, a silent Redis after `acquireTimeoutMs`.
+   * Another submission's lock is an error at once, a silent Redis after one attempt or two.
    * @defaultValue 5 000
    */
   readonly waitMs?: number | undefined;
@@ -71,8 +71,9 @@ export async function once<Value>(
       const { ageMs, answer } = attempt;
       if (answer.returned !== undefined) {
         // Repeats that waited together share the answer: each caller may change its own value.
-        const value = structuredClone(answer.returned.value) as Value;
-        return { value, replayed: true, ageMs };
+        const { value } = answer.returned;
+        const own = value === undefined ? value : JSON.parse(JSON.stringify(value));
+        return { value: own as Value, replayed: true, ageMs };
       }
       const why = answer.unreadable
         ? `its record is ${answer.unreadable}`

@@ -110,7 +110,7 @@ export class Watch {
     this.#times = times;
   }
 
-  /** @param over called as soon as no caller waits any more: a later one needs another watch. */
+  /** @param over called when no caller waits any more: a later one needs another watch. */
   async run(over: () => void): Promise<void> {
     for (let round = 0; this.waiters.size > 0; round++) {
       const ends = [...this.waiters].map(({ endsAt }) => endsAt);
@@ -125,13 +125,19 @@ export class Watch {
         for (const { fail } of this.waiters) fail(error);
         this.waiters.clear();
       };
-      // A late answer still counts: Redis may be slow, and the next look as late.
-      const saw = (seen: Seen) => this.#saw(seen, run, lookedAt);
+      // A late answer still counts: Redis may be slow, and the next look as late. A late failure
+      // says no more than the time-out before it.
+      let isLate = false;
+      const saw = (seen: Seen) => {
+        if (!isLate || seen.outcome !== "unknown") this.#saw(seen, run, lookedAt);
+      };
       const answered = this.#look(run)
         .then(saw)
         .catch(failed)
         .then(() => true);
-      if (!(await within(this.#times.commandTimeoutMs, answered))) saw(silent);
+      if (await within(this.#times.commandTimeoutMs, answered)) continue;
+      saw(silent);
+      isLate = true;
     }
     over();
   }
@@ -195,6 +201,19 @@ function attempting(
   return attempt;
 }
 
+/** Whether this process knows of a run of the submission that may not be over. */
+function mayRun(
+  { watchdogs, watches }: LockRuntime,
+  { key, submission }: CallerCommand,
+  identity: string,
+  shared: SubmissionAttempt | undefined,
+): boolean {
+  if (watches.has(identity) || shared?.outcome === "acquired") return true;
+  if (shared?.outcome === "contended" && shared.sameSubmission === true) return true;
+  const leases = watchdogs.armed().map(({ command }) => command);
+  return leases.some((each) => each.key === key && each.submission?.id === submission?.id);
+}
+
 /** An attempt, or the end of the same submission that was in flight. */
 export type RepeatAttempt =
   | (SubmissionAttempt & {
@@ -231,11 +250,11 @@ export async function acquireOrWait(
   const underWay = attempts.get(identity);
   // Await only an attempt that is under way: the next caller must find this caller's own.
   const [shared] = underWay === undefined ? [] : await underWay;
-  if (shared?.outcome === "completed" || shared?.outcome === "unavailable") return shared;
-  const [attempt, run] = await attempting(runtime, command, identity);
-  // The first caller may run: without an answer, this one must not.
-  if (attempt.outcome === "unavailable" && shared?.outcome === "acquired") {
-    return { ...attempt, isRepeat: true };
+  if (shared?.outcome === "completed") return shared;
+  const isOutage = shared?.outcome === "unavailable";
+  const [attempt, run] = isOutage ? [shared] : await attempting(runtime, command, identity);
+  if (attempt.outcome === "unavailable") {
+    return mayRun(runtime, command, identity, shared) ? { ...attempt, isRepeat: true } : attempt;
   }
   if (attempt.outcome !== "contended" || attempt.sameSubmission !== true) return attempt;
   const lookAgain = async (waitsFor: string | undefined) => {

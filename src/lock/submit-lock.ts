@@ -178,8 +178,8 @@ export class SubmitLock {
 
   /**
    * Runs `work` once for a submission, under the user's lock, and keeps its value: a repeat gets
-   * that value, and does not run. A repeat during the work waits for the value, for `waitMs` and
-   * two look-ups at most. Resolves when the value is kept, or `acquireTimeoutMs` after the work.
+   * that value, and does not run. A repeat during the work waits for the value, for `waitMs`,
+   * two attempts and two look-ups at most. Resolves when the value is kept, or `acquireTimeoutMs` after the work.
    *
    * The value is kept as JSON of at most 1 MiB; a longer one is only returned. Where `work` throws
    * or calls `lease.release`, a repeat runs; after `lease.complete` it gets AnswerUnavailableError.

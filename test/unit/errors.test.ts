@@ -74,6 +74,18 @@ test("every class is tried, and a switch over the code of any error knows each",
   expectTypeOf<AnySubmitLockError["code"]>().toEqualTypeOf<SubmitLockErrorCode>();
 });
 
+test.each(errors.map(([error]) => error).filter((error) => "status" in error))(
+  "%s has a status that an error handler may show, and write",
+  (error) => {
+    const { status, statusCode, expose } = { ...error };
+    expect([statusCode, expose]).toEqual([status, false]);
+    // A common first line of handlers, in strict mode.
+    const handled = error as { statusCode: number };
+    handled.statusCode = handled.statusCode || 500;
+    expect(handled.statusCode).toBe(status);
+  },
+);
+
 test("an error keeps its cause", () => {
   expect(new LockUnavailableError("x", { cause }).cause).toBe(cause);
 });

@@ -100,7 +100,31 @@ describe("two clicks at once, on a store that answers late", () => {
     const second = lock.acquireOrWait(user, asked, 0);
     store.isSilent = true;
     expect(await first).toMatchObject({ outcome: "acquired" });
-    expect(await second).toMatchObject({ outcome: "unavailable", isRepeat: true });
+    // The third shares the attempt of the second, and the last finds the lease of this process.
+    const third = lock.acquireOrWait(user, asked, 0);
+    const isRepeat = { outcome: "unavailable", isRepeat: true };
+    expect(await Promise.all([second, third])).toMatchObject([isRepeat, isRepeat]);
+    expect(await lock.acquireOrWait(user, asked, 0)).toMatchObject(isRepeat);
+    const other = { identity: { id: "y".repeat(22), fingerprint: undefined } };
+    expect(await lock.acquireOrWait(user, other, 0)).not.toHaveProperty("isRepeat");
+  });
+
+  test("wait on where a look's connection is lost long after other looks were answered", async () => {
+    let looks = 0;
+    const store = new (class extends MemoryStore {
+      override acquire(request: AcquireRequest): void {
+        const cause = new Error("the connection closed");
+        const lose = () => request.answer({ kind: "unknown", cause });
+        if (request.onlyLooks && ++looks === 1) setTimeout(lose, 700);
+        else super.acquire(request);
+      }
+    })();
+    const lock = openLock({ store, acquireTimeoutMs: 400, commandTimeoutMs: 100 });
+    const user = freshUser();
+    const first = lock.once(user, submission, () => sleep(1_200).then(() => "placed"));
+    const repeat = lock.once(user, submission, never, { waitMs: 10_000 });
+    expect(await repeat).toMatchObject({ value: "placed", replayed: true });
+    await first;
   });
 });
 

@@ -2,7 +2,7 @@ import type { LockCommand, NoAnswer } from "../../lock/store.ts";
 import { nextTick, performance, setImmediate } from "../../time.ts";
 import { inNeutralContext } from "../../timers.ts";
 import { ownError } from "../../validation.ts";
-import type { ClientPort } from "./clients/port.ts";
+import { type ClientPort, plainError } from "./clients/port.ts";
 import { maxEntries } from "./commands/command.ts";
 import { touchScript } from "./commands/touch.ts";
 import type { CallResult } from "./connection.ts";
@@ -44,6 +44,7 @@ export class ReplicaWait {
   #own: ClientPort | undefined;
   #endWatch: () => void = () => {};
   #detach: () => void = () => {};
+  #failure: Error | undefined;
   #refusal: NoAnswer | undefined;
   #refusedAt = Number.NEGATIVE_INFINITY;
 
@@ -64,7 +65,7 @@ export class ReplicaWait {
     const user = {};
     this.#users.add(user);
     if (this.#users.size === 1) {
-      this.#endWatch = this.#client.watch({ up: () => this.#pair(), ended: this.#close });
+      this.#endWatch = this.#client.watch({ up: () => this.#pairIfAny(), ended: this.#close });
       // The application has not connected its client yet, so none is opened beside it.
       if (this.#client.status !== "wait") this.#pair();
     }
@@ -118,11 +119,13 @@ export class ReplicaWait {
 
   #write(touches: readonly Touch[], waitMs: number, dueAt: number, ended: () => void): void {
     const [{ command, key }] = touches as [Touch];
-    const pair = this.#pair();
+    const pair = this.#pairIfAny();
     const slot = pair?.slotOf(key) ?? 0;
     const connection = pair?.pick(slot, key, command.times.commandTimeoutMs);
     if (pair === undefined || connection === undefined) {
-      const cause = new Error("no connection can wait for replicas (ackReplicas): is Redis up?");
+      const cause = new Error("no connection can wait for replicas (ackReplicas): is Redis up?", {
+        cause: this.#failure,
+      });
       for (const { acknowledged } of touches) acknowledged(cause);
       ended();
       return;
@@ -184,18 +187,23 @@ export class ReplicaWait {
     // master.
     const own = this.#own;
     if (own && (own.status === "end" || own.database !== this.#client.database)) this.#close();
+    this.#own ??= inNeutralContext(() => {
+      const opened = this.#client.second();
+      opened.ignoreErrors();
+      this.#detach = ConnectionPair.of(opened).attach(() => {});
+      return opened;
+    });
+    return ConnectionPair.of(this.#own);
+  }
+
+  /** For events and timers, where the error of a `duplicate()` of the application's would be fatal. */
+  #pairIfAny(): ConnectionPair | undefined {
     try {
-      this.#own ??= inNeutralContext(() => {
-        const opened = this.#client.second();
-        opened.ignoreErrors();
-        this.#detach = ConnectionPair.of(opened).attach(() => {});
-        return opened;
-      });
-    } catch {
-      // An application may have a `duplicate()` of its own.
+      return this.#pair();
+    } catch (error) {
+      this.#failure = plainError(error);
       return undefined;
     }
-    return ConnectionPair.of(this.#own);
   }
 
   readonly #close = (): void => {

@@ -50,8 +50,8 @@ export const flaws: readonly Flaw[] = [
     family: "express",
     name: "a resolved promise is the end of all work",
     in: "run",
-    find: "isPromise && (hasAnswered || isBrokenOff(res))",
-    replace: "isPromise",
+    find: "isPromise && hasAnswered)",
+    replace: "isPromise)",
   },
   {
     net: "same-answer",
