@@ -57,12 +57,11 @@ export class Acquiring extends Timer {
 
   #send(now: number): void {
     const command = this.#command;
-    const sentAt = this.#clock.now();
     const request: AcquireRequest = {
       command,
       deadlineMs: undefined,
       onlyLooks: false,
-      answer: (reply) => this.#answered(request, reply, sentAt),
+      answer: (reply) => this.#answered(request, reply),
     };
     this.#newest = request;
     this.#copies++;
@@ -80,7 +79,7 @@ export class Acquiring extends Timer {
     else this.#send(now);
   }
 
-  #answered(request: AcquireRequest, reply: AcquireReply, sentAt: number): void {
+  #answered(request: AcquireRequest, reply: AcquireReply): void {
     // Rule 2: a request is in flight until it is certain that it cannot take effect later.
     if (reply.kind !== "unknown") this.#command.inFlight.resolve(request);
     if (reply.kind === "unsent") this.#copies--;
@@ -88,8 +87,9 @@ export class Acquiring extends Timer {
     switch (reply.kind) {
       case "taken":
       case "mine": {
+        const now = this.#clock.now();
         // Rule 3: too late. The caller was promised an answer within `acquireTimeoutMs`.
-        if (this.#clock.now() >= this.#endsAt) {
+        if (now >= this.#endsAt) {
           this.#unavailable({ isHeld: true });
           break;
         }
@@ -100,7 +100,7 @@ export class Acquiring extends Timer {
           this.#command,
           this.#clock,
           fencingToken,
-          storeTimeMs - sentAt,
+          storeTimeMs - now,
         );
         this.#end({ outcome: "acquired", lease: new UserLease(held), confirmed });
         break;

@@ -11,7 +11,7 @@ export interface AcquireMessage extends OfKey {
   readonly outcome: "acquired" | "contended" | "completed" | "mismatched" | "unavailable";
   /** How long the attempt took. Every duration of a message is in milliseconds. */
   readonly durationMs: number;
-  /** How many requests it took: more than one after a lost or late reply, or a wrong clock. */
+  /** How many requests it took: more after a lost or late reply; 0 where it shared an attempt. */
   readonly copies: number;
   /** `acquired`: a reply was lost or late, so the acquire was sent again with the same owner id. */
   readonly confirmed: boolean;

@@ -108,8 +108,8 @@ export class HeldLease extends Timer {
   #retired: Promise<Parameters<OnReleased>> | undefined;
 
   /**
-   * @param storeOffsetMs the store's time at the acquire, less the lease clock's at its send. So a
-   * cooldown or a record never ends too early, also where a busy process was late to read the answer.
+   * @param storeOffsetMs the store's time at the acquire, less the lease clock's at its answer. So a
+   * cooldown never ends too late, and ends earlier by the time for which the answer was not read.
    */
   constructor(
     runtime: LockRuntime,

@@ -17,7 +17,7 @@ import { ownHolder } from "./waiting.ts";
 export interface OnceOptions {
   /**
    * How long to wait for the value while the same submission is in flight, in ms; 0 to 30 000.
-   * Another submission's lock is an error at once, a silent Redis after one attempt or two.
+   * Another submission's lock is an error at once, a silent Redis after `acquireTimeoutMs`.
    * @defaultValue 5 000
    */
   readonly waitMs?: number | undefined;

@@ -2,9 +2,10 @@ import { type LockClosedError, LockUnavailableError } from "../errors.ts";
 import { performance } from "../time.ts";
 import { within } from "../timers.ts";
 import { Acquiring, type OnEnd } from "./acquire.ts";
+import { acquireChannel } from "./channels.ts";
 import { closedAttempt, type SubmissionAttempt } from "./lease.ts";
 import { completedOf, type StoredAnswer } from "./record.ts";
-import { type CallerCommand, type LockRuntime, write } from "./runtime.ts";
+import { type CallerCommand, type LockRuntime, publish, write } from "./runtime.ts";
 import type { AcquireReply, LockCommand, LockTimes } from "./store.ts";
 import { pauseBeforeRetry } from "./waiting.ts";
 
@@ -201,15 +202,25 @@ function attempting(
   return attempt;
 }
 
+/** A click that shares an attempt counts as one: a metric would miss every second of two clicks. */
+function publishShared(
+  command: CallerCommand,
+  { outcome, ...attempt }: SubmissionAttempt,
+  durationMs: number,
+): void {
+  if (outcome !== "contended" || !acquireChannel.hasSubscribers) return;
+  const expiresInMs = "expiresInMs" in attempt ? attempt.expiresInMs : undefined;
+  const none = { copies: 0, confirmed: false, fencingToken: undefined, cause: undefined };
+  publish(acquireChannel, command, { outcome, durationMs, expiresInMs, ...none });
+}
+
 /** Whether this process knows of a run of the submission that may not be over. */
 function mayRun(
   { watchdogs, watches }: LockRuntime,
   { key, submission }: CallerCommand,
   identity: string,
-  shared: SubmissionAttempt | undefined,
 ): boolean {
-  if (watches.has(identity) || shared?.outcome === "acquired") return true;
-  if (shared?.outcome === "contended" && shared.sameSubmission === true) return true;
+  if (watches.has(identity)) return true;
   const leases = watchdogs.armed().map(({ command }) => command);
   return leases.some((each) => each.key === key && each.submission?.id === submission?.id);
 }
@@ -247,15 +258,19 @@ export async function acquireOrWait(
   // Too many wait already. Answer without a look-up, so that one user's crowd costs the others
   // little.
   if (crowd !== undefined && crowd.waiters.size >= forOne) return crowd.attempt;
-  const underWay = attempts.get(identity);
-  // Await only an attempt that is under way: the next caller must find this caller's own.
-  const [shared] = underWay === undefined ? [] : await underWay;
-  if (shared?.outcome === "completed") return shared;
-  const isOutage = shared?.outcome === "unavailable";
-  const [attempt, run] = isOutage ? [shared] : await attempting(runtime, command, identity);
-  if (attempt.outcome === "unavailable") {
-    return mayRun(runtime, command, identity, shared) ? { ...attempt, isRepeat: true } : attempt;
+  const shared = attempts.get(identity);
+  const from = performance.now();
+  let [attempt, run] = await (shared ?? attempting(runtime, command, identity));
+  if (attempt.outcome === "unavailable" && mayRun(runtime, command, identity)) {
+    return { ...attempt, isRepeat: true };
   }
+  if (attempt.outcome === "acquired" && shared !== undefined) {
+    // The caller whose attempt it was runs the submission: wait for that run.
+    const { lease } = attempt;
+    run = lease.ownerId;
+    attempt = { outcome: "contended", expiresInMs: lease.remainingMs(), sameSubmission: true };
+  }
+  if (shared !== undefined) publishShared(command, attempt, performance.now() - from);
   if (attempt.outcome !== "contended" || attempt.sameSubmission !== true) return attempt;
   const lookAgain = async (waitsFor: string | undefined) => {
     if (runtime.isDrained) throw closedAttempt().cause;

@@ -118,7 +118,7 @@ export class SubmitLock {
   /**
    * For guards: acquires for a submission; while the same one is in flight, waits for its end
    * instead, and never takes the lock. A caller that was waiting when the run ended is `told` the
-   * answer of {@link ToldOptions}. Settles within `waitMs`, two attempts and two look-ups.
+   * answer of {@link ToldOptions}. Settles within `waitMs`, an attempt and two look-ups.
    * @param waitMs in milliseconds; 0 to wait for nothing.
    * @param isAbandoned says that the caller needs no answer any more.
    * @throws InvalidUserIdError, InvalidOptionError (as a rejection) as `acquire` does.
@@ -178,8 +178,8 @@ export class SubmitLock {
 
   /**
    * Runs `work` once for a submission, under the user's lock, and keeps its value: a repeat gets
-   * that value, and does not run. A repeat during the work waits for the value, for `waitMs`,
-   * two attempts and two look-ups at most. Resolves when the value is kept, or `acquireTimeoutMs` after the work.
+   * that value, and does not run. A repeat during the work waits for the value, for `waitMs`
+   * and two look-ups at most. Resolves when the value is kept, or `acquireTimeoutMs` after the work.
    *
    * The value is kept as JSON of at most 1 MiB; a longer one is only returned. Where `work` throws
    * or calls `lease.release`, a repeat runs; after `lease.complete` it gets AnswerUnavailableError.
