@@ -17,10 +17,18 @@ const titles = textsOf("test").flatMap((source) => {
   return [...source.matchAll(title)].map(([, , text]) => text as string);
 });
 
-function textsOf(folder: string): string[] {
+function textOf(file: string): string {
+  return readFileSync(join(ROOT, file), "utf8");
+}
+
+function filesOf(folder: string, ending = ".ts"): string[] {
   return readdirSync(join(ROOT, folder), { recursive: true, encoding: "utf8" })
-    .filter((file) => file.endsWith(".ts") && !file.includes("node_modules"))
-    .map((file) => readFileSync(join(ROOT, folder, file), "utf8"));
+    .filter((file) => file.endsWith(ending) && !file.includes("node_modules"))
+    .map((file) => join(folder, file));
+}
+
+function textsOf(folder: string): string[] {
+  return filesOf(folder).map(textOf);
 }
 
 function numbers(text: string, pattern: RegExp): number[] {
@@ -37,8 +45,28 @@ function promisesIn(title: string): number[] {
 }
 
 test("no file of src is longer than 350 lines", () => {
-  const lengths = textsOf("src").map((text) => text.trimEnd().split("\n").length);
-  expect(Math.max(...lengths)).toBeLessThanOrEqual(350);
+  const linesOf = (file: string) => textOf(file).trimEnd().split("\n");
+  const tooLong = filesOf("src").filter((file) => linesOf(file).length > 350);
+  expect(tooLong).toEqual([]);
+});
+
+test("every rule of the transaction that is named is in its list", () => {
+  const listed = new Set(numbers(textOf("src/sql/index.ts"), /^ \* - J(\d+): /gm));
+  const naming = [
+    ...textsOf("src"),
+    ...textsOf("test"),
+    textOf("test/lab/transaction/mutants.diff"),
+  ];
+  const named = naming.flatMap((text) => numbers(text, /\bJ(\d+)\b/g));
+  expect([...new Set(named)].filter((rule) => !listed.has(rule))).toEqual([]);
+});
+
+test("CONTRIBUTING and the pages of the internals name no function that is gone", () => {
+  const sources = ["src", "test", "bench", "examples"].flatMap(textsOf);
+  const words = new Set(sources.flatMap((text) => text.match(/[A-Za-z_$][\w$]*/g) ?? []));
+  const pages = ["CONTRIBUTING.md", ...filesOf("docs/internals", ".md")].map(textOf);
+  const names = pages.flatMap((text) => [...text.matchAll(/`([a-z]\w*[A-Z]\w*)`/g)]);
+  expect(names.map(([, name = ""]) => name).filter((name) => !words.has(name))).toEqual([]);
 });
 
 test("every room of src has rules for its imports", () => {
