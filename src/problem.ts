@@ -162,7 +162,7 @@ function reasonOf(error: unknown, depth = 0): RefusalReason | ErrorReason | unde
   }
 }
 
-/** With `isDerived` the id is the application's, so no text mentions an Idempotency-Key. */
+/** With `isDerived` the id is the application's: no text asks the client for an Idempotency-Key. */
 export function problemFor(
   refusal: RefusalReason | ErrorReason,
   audience: { docs: string | undefined; isDerived: boolean; prefersPage: boolean },

@@ -128,7 +128,9 @@ export function describeLock(user: string, found: Found): string[] {
     lines.push(`  value    "${found.valueStart}"${more}`);
   }
   const isOfValue = found.state === "foreign" && found.expiresInMs === Number.POSITIVE_INFINITY;
-  const alone = isOfValue ? ", which a newer lock without an expiry may have as well" : "";
+  const alone = isOfValue
+    ? ", which a newer lock may have as well: free would delete that one"
+    : "";
   lines.push(`  id       ${found.id}${alone}`);
   if (found.outlived !== undefined) lines.push(...outlivedTexts(found.outlived));
   if ("clockSetBack" in found) {

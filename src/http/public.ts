@@ -75,8 +75,8 @@ export type StorePolicy = "success" | "final" | ((answer: StoredAnswer) => boole
 /** An operation that a request asks for and that must happen once, as a handler sees it. */
 export interface RequestSubmission {
   /**
-   * 22 characters without a meaning, equal on every retry of this user, and different for others:
-   * for `SubmissionTable` of `submit-lock/sql`, a unique column, and a payment provider's key.
+   * 22 characters without a meaning, equal on every retry, and different for any other submission or
+   * user: for `SubmissionTable` of `submit-lock/sql`, a unique column, a payment provider's key.
    */
   readonly id: string;
   /**

@@ -23,7 +23,7 @@ export interface SubmissionRow {
 
 export interface Dialect {
   readonly ddl: string;
-  /** J1, J2: resolves to a token of the run that has inserted the row, or to an earlier row. */
+  /** J1, J2: inserts the row and resolves to a token for `end`, or to the row that was there. */
   begin(tx: SqlExecutor, id: string, fingerprint: string | null): Promise<string | SubmissionRow>;
   /** Keeps the value, and proves that the transaction is still the one in which `token` was made. */
   end(tx: SqlExecutor, id: string, token: string, json: string | null): Promise<void>;

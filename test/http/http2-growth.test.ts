@@ -14,11 +14,11 @@ import { listen } from "./http-client.ts";
 import { patientTimes } from "./shop.ts";
 
 /** Enough that a kilobyte kept of each is seen. */
-const requests = 10_000;
+const requests = 5_000;
 /** How many streams of the connection are open at a time. */
 const atOnce = 50;
 /** What the process may keep of all of them but the first tenth: 200 bytes of each. */
-const keptBytes = 2_000_000;
+const keptBytes = 1_000_000;
 
 const closing: (() => unknown)[] = [];
 afterEach(async () => {

@@ -66,7 +66,7 @@ local function let_go(key, owner_id, left)
   -- back.
   local life = cooldown and string.format('%.0f', math.min(left, ${longestCooldownMs}))
   if cooldown then
-    -- Rule 16: a deleted key is not written again while a Cluster moves the slot.
+    -- Rule 16: before any DEL. While a Cluster moves the slot, it would refuse to write the key again.
     local reply = redis.pcall('SET', key, cooldown, 'PX', life, 'XX')
     if reply and reply.ok then
       wrote = true

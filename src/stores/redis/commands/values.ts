@@ -66,7 +66,7 @@ export function outlivedKey(
   return `${command.key}:${recordKey({ ...command, submission })}`;
 }
 
-/** Rule 25: the key of a told answer, in the slot of lock and record. No acquire reads it. */
+/** Rule 25: the key of the answer that a run has told. Look-ups of repeats that wait read it alone. */
 export function toldKey(recordKey: string): string {
   return `${recordKey}:told`;
 }
