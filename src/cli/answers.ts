@@ -40,8 +40,7 @@ export async function answers({ args, terminal, open }: Context): Promise<undefi
     throw new CliError('--key and --route "POST /orders" belong together');
   }
   const budgetMs = args.duration("budget", 600_000);
-  // A wrong one is refused before Redis is asked.
-  idsOf("", args.user, key, route, submission);
+  const idsIn = idsOf(args.user, key, route, submission);
   const connection = await open();
   const [lock] = connection.locks;
   const records = recordsOf(connection, lock, args.user);
@@ -54,8 +53,7 @@ export async function answers({ args, terminal, open }: Context): Promise<undefi
   let isComplete = true;
   const isScan = key === undefined && submission === undefined;
   if (!isScan) {
-    const ids = idsOf(lock.keyFor(args.user), args.user, key, route, submission);
-    for (const id of ids) await look(id);
+    for (const id of idsIn(lock.keyFor(args.user))) await look(id);
   } else {
     await refuseNodeOfCluster(connection);
     const ids = new Set<string>();
@@ -172,28 +170,35 @@ export async function forget({ args, terminal, open }: Context): Promise<number>
   return code;
 }
 
-/** The 22 characters that a guard, or `lock.once`, makes of a client's own key or id. */
+/**
+ * The 22 characters that a guard, or `lock.once`, makes of a client's own key or id, by the key of
+ * the user's lock.
+ * @throws CliError at once for a wrong key or route, because Redis need not be asked.
+ */
 function idsOf(
-  scope: string,
   user: string,
   key: string | undefined,
   route: string | undefined,
   submission: string | undefined,
-): string[] {
-  const ids: string[] = [];
+): (lockKey: string) => readonly string[] {
+  const ids: ((lockKey: string) => string)[] = [];
   if (key !== undefined && route !== undefined) {
     const [, method, path] = /^([A-Z]+) (\/\S*)$/.exec(route) ?? [];
     const parsed = parseIdempotencyKey(key);
     if (path === undefined) throw new CliError('--route: expected such as "POST /orders"');
     if (parsed.kind !== "key")
       throw new CliError("--key: expected the Idempotency-Key as it was sent");
-    ids.push(keyId(user, scope, `${method} ${path}`, parsed.key));
+    ids.push((lockKey) => keyId(user, lockKey, `${method} ${path}`, parsed.key));
   }
   if (submission !== undefined) {
-    ids.push(derivedId(user, scope, submission), identify(user, { id: submission }).id);
-    if (is22(submission)) ids.push(submission);
+    const { id } = identify(user, { id: submission });
+    ids.push(
+      (lockKey) => derivedId(user, lockKey, submission),
+      () => id,
+    );
+    if (is22(submission)) ids.push(() => submission);
   }
-  return [...new Set(ids)];
+  return (lockKey) => [...new Set(ids.map((each) => each(lockKey)))];
 }
 
 interface Records {

@@ -120,7 +120,5 @@ export function submitGuard<Req extends FastifyRequest = FastifyRequest>(
 function contentOf(request: FastifyRequest): RequestContent {
   const { body, originalUrl: url, raw: req } = request;
   const { file, files } = request as unknown as Record<string, unknown>;
-  // Functions of @fastify/multipart, which read files that no parser has read.
-  const sent = [file, files].map((each) => (typeof each === "function" ? undefined : each));
-  return { req, url, body, hasParser: body !== undefined, files: sent };
+  return { req, url, body, hasParser: body !== undefined, files: [file, files] };
 }

@@ -3,6 +3,7 @@ import { performance } from "../time.ts";
 import { within } from "../timers.ts";
 import { Acquiring, type OnEnd } from "./acquire.ts";
 import { acquireChannel } from "./channels.ts";
+import type { HeldLease } from "./held-lease.ts";
 import { closedAttempt, type SubmissionAttempt } from "./lease.ts";
 import { completedOf, type StoredAnswer } from "./record.ts";
 import { type CallerCommand, type LockRuntime, publish, write } from "./runtime.ts";
@@ -195,7 +196,7 @@ function attempting(
   // Before the attempt begins: a store may answer at once.
   attempts.set(identity, attempt);
   const ended: OnEnd = (...end) => {
-    if (attempts.get(identity) === attempt) attempts.delete(identity);
+    attempts.delete(identity);
     resolve(end);
   };
   new Acquiring(runtime, command, ended).begin();
@@ -205,11 +206,11 @@ function attempting(
 /** A click that shares an attempt counts as one: a metric would miss every second of two clicks. */
 function publishShared(
   command: CallerCommand,
-  { outcome, ...attempt }: SubmissionAttempt,
+  attempt: SubmissionAttempt,
   durationMs: number,
 ): void {
-  if (outcome !== "contended" || !acquireChannel.hasSubscribers) return;
-  const expiresInMs = "expiresInMs" in attempt ? attempt.expiresInMs : undefined;
+  if (attempt.outcome !== "contended" || !acquireChannel.hasSubscribers) return;
+  const { outcome, expiresInMs } = attempt;
   const none = { copies: 0, confirmed: false, fencingToken: undefined, cause: undefined };
   publish(acquireChannel, command, { outcome, durationMs, expiresInMs, ...none });
 }
@@ -220,9 +221,9 @@ function mayRun(
   { key, submission }: CallerCommand,
   identity: string,
 ): boolean {
-  if (watches.has(identity)) return true;
-  const leases = watchdogs.armed().map(({ command }) => command);
-  return leases.some((each) => each.key === key && each.submission?.id === submission?.id);
+  const isRun = ({ command }: HeldLease) =>
+    command.key === key && command.submission?.id === submission?.id;
+  return watches.has(identity) || watchdogs.armed().some(isRun);
 }
 
 /** An attempt, or the end of the same submission that was in flight. */

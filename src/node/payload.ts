@@ -57,7 +57,9 @@ async function checkParsed(
   what = "find the id of this submission",
   remedy = "send an Idempotency-Key",
 ): Promise<void> {
-  if (files.some((each) => each !== undefined) || !bodyIsUnparsed(req, body)) return;
+  // Parsers leave functions, too, as @fastify/multipart does, which read files that are not read yet.
+  const hasFiles = files.some((each) => each !== undefined && typeof each !== "function");
+  if (hasFiles || !bodyIsUnparsed(req, body)) return;
   // On HTTP/2 an announced body may turn out to be empty.
   await nextTurn();
   if (!bodyIsUnparsed(req, body)) return;

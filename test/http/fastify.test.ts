@@ -1,12 +1,23 @@
 import { Readable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
-import Fastify, { type FastifyReply } from "fastify";
+import Fastify, { type FastifyInstance, type FastifyReply } from "fastify";
 import { expect, test } from "vitest";
 import { submitGuard } from "../../src/fastify/index.ts";
 import { InvalidOptionError, MemoryStore, SubmitLock } from "../../src/index.ts";
 import { until } from "../support/until.ts";
 import { openOrdersForTest } from "./fastify-orders.ts";
 import { gate } from "./gate.ts";
+
+/** A client that leaves as soon as the handler has begun. */
+async function submitAndLeave(app: FastifyInstance, user: string, begun: Promise<unknown>) {
+  const url = await app.listen({ port: 0, host: "127.0.0.1" });
+  const left = new AbortController();
+  const headers = { "x-user": user };
+  const answer = fetch(`${url}/orders`, { method: "POST", headers, signal: left.signal });
+  await begun;
+  left.abort();
+  await expect(answer).rejects.toThrow();
+}
 
 test.each(["return reply", "return reply behind hijack", "a callback"])(
   "a client that leaves does not end work that goes on unseen: %s",
@@ -29,13 +40,7 @@ test.each(["return reply", "return reply behind hijack", "a callback"])(
         return reply;
       });
     }
-    const url = await app.listen({ port: 0, host: "127.0.0.1" });
-    const left = new AbortController();
-    const headers = { "x-user": user };
-    const answer = fetch(`${url}/orders`, { method: "POST", headers, signal: left.signal });
-    await begun.opened;
-    left.abort();
-    await expect(answer).rejects.toThrow();
+    await submitAndLeave(app, user, begun.opened);
     await sleep(50);
     expect(await isFree()).toBe(false);
     over.open();
@@ -98,13 +103,7 @@ test("a user is free whose client has left before a hook fails over a stream", a
     await left.opened;
     return Readable.from(["placed"]);
   });
-  const url = await app.listen({ port: 0, host: "127.0.0.1" });
-  const leaving = new AbortController();
-  const headers = { "x-user": user };
-  const answer = fetch(`${url}/orders`, { method: "POST", headers, signal: leaving.signal });
-  await begun.opened;
-  leaving.abort();
-  await expect(answer).rejects.toThrow();
+  await submitAndLeave(app, user, begun.opened);
   await left.opened;
   await whenFree();
 });

@@ -19,7 +19,7 @@ import { causeOf, closeLocks, leaseOf, openLock } from "../support/locks.ts";
 import { observer } from "../support/observer.ts";
 import { sharedRedisPort } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
-import { block, isAcquire, openFixture } from "./fixture.ts";
+import { block, isAcquire, openFixture, openHeld } from "./fixture.ts";
 
 afterEach(async () => {
   vi.restoreAllMocks();
@@ -188,4 +188,11 @@ test("P1: a process that is stopped beyond its lease, and wakes with its bank's 
   expect(await ended).toEqual({ ended: "SUBMIT_LOCK_LOST" });
   expect(await redis.send("GET", placed)).toBe("1");
   await other.release();
+});
+
+test("rule 19: a wall clock that is set forward makes no cooldown longer", async () => {
+  const { lease, redis } = await openHeld({ ttlMs: 20_000 });
+  sleepMachine(45_000);
+  await lease.release({ cooldownMs: 1_000 });
+  expect(Number(await redis.send("PTTL", lease.key))).toBeLessThanOrEqual(1_000);
 });

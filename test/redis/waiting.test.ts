@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, describe, expect, test } from "vitest";
 import { RedisStore, type SubmitLock } from "../../src/index.ts";
 import { mostWaiting } from "../../src/lock/repeats.ts";
@@ -7,7 +8,7 @@ import { closeLocks, openLock } from "../support/locks.ts";
 import { observer } from "../support/observer.ts";
 import { forTest, startRedis } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
-import { executedScripts } from "./fixture.ts";
+import { executedScripts, openFixture } from "./fixture.ts";
 
 afterEach(async () => {
   await closeLocks();
@@ -187,4 +188,22 @@ test("P6: of many that wait for one user's lease, one asks Redis for all", async
   await Promise.all([first, ...jobs]);
   // In the order in which they came.
   expect(done).toEqual(jobs.map((_, index) => index));
+});
+
+test("a repeat is told the value by a Redis that answers each look late", async () => {
+  const { lock, proxy } = await openFixture({
+    ttlMs: 20_000,
+    acquireTimeoutMs: 5_000,
+    commandTimeoutMs: 100,
+  });
+  const user = freshUser();
+  const { first, hasBegun, place } = order(lock, user);
+  await hasBegun;
+  proxy.waitBeforeEachRequest(() => sleep(300));
+  const repeat = lock.once(user, cart, never, { waitMs: 30_000 });
+  await until(() => lock.stats().waiting === 1, { what: "the repeat to wait" });
+  await sleep(1_000);
+  place("7");
+  expect(await repeat).toMatchObject({ value: "7", replayed: true });
+  await first;
 });
