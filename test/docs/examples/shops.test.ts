@@ -1,3 +1,5 @@
+import { once } from "node:events";
+import { type AddressInfo, connect, createServer } from "node:net";
 import pg from "pg";
 import supertest from "supertest";
 import { afterAll, expect, test } from "vitest";
@@ -25,6 +27,31 @@ async function customerOf(url: string) {
     return { status: answer.status, order: answer.headers["location"] as string | undefined };
   };
   return { agent, token, click };
+}
+
+/** A way to PostgreSQL on which, once it loses, nobody hears what came of a COMMIT. */
+async function wayTo(postgres: { port: number; url: string }) {
+  let loses = false;
+  const server = createServer((client) => {
+    const upstream = connect(postgres.port, "127.0.0.1");
+    client.on("data", (chunk) => {
+      if (loses && chunk.includes("COMMIT")) upstream.unpipe(client);
+      upstream.write(chunk);
+    });
+    upstream.pipe(client);
+    client.on("error", () => {}).on("close", () => upstream.destroy());
+    upstream.on("error", () => {}).on("close", () => client.destroy());
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address() as AddressInfo;
+  return {
+    url: postgres.url.replace(`:${postgres.port}/`, `:${port}/`),
+    loseCommits() {
+      loses = true;
+    },
+    stop: async () => void server.close(),
+  };
 }
 
 async function urlOf(example: Program): Promise<string> {
@@ -77,12 +104,15 @@ test.concurrent.each(["koa", "fastify", "hono"])(
     const postgres = await startPostgres();
     if (postgres === undefined) return console.warn("NOT run: there is no PostgreSQL here");
     const redis = await startRedis();
-    servers.push(postgres, redis);
+    const way = await wayTo(postgres);
+    servers.push(postgres, redis, way);
     const db = new pg.Client({ connectionString: postgres.url });
+    // Where the test fails, its server stops before this connection has ended.
+    db.on("error", () => {});
     await db.connect();
-    const open = () => {
+    const open = (database: string) => {
       const secret = { SECRET: "of the shop" };
-      const env = { PORT: "0", REDIS_URL: redis.url, DATABASE_URL: postgres.url, ...secret };
+      const env = { PORT: "0", REDIS_URL: redis.url, DATABASE_URL: database, ...secret };
       return runExample(`examples/${name}/shop.ts`, { env });
     };
     const ledger = async () => {
@@ -93,7 +123,7 @@ test.concurrent.each(["koa", "fastify", "hono"])(
       );
       return rows[0] as { n: number; number: number } | undefined;
     };
-    const first = open();
+    const first = open(way.url);
     const page = await fetch(await urlOf(first));
     const cookie = page.headers.getSetCookie().map((line) => line.replace(/;.*/, ""));
     const click = async (example: Program) => {
@@ -105,12 +135,13 @@ test.concurrent.each(["koa", "fastify", "hono"])(
       });
       return answer.headers.get("location");
     };
+    way.loseCommits();
     const lost = click(first).catch(() => "no answer");
     const isPlaced = async () => (await ledger())?.n === 1;
     await until(isPlaced, { what: "the commit", boundMs: 60_000 });
     first.kill("SIGKILL");
     expect(await lost).toBe("no answer");
-    const second = open();
+    const second = open(postgres.url);
     // Until the lock of the process that is dead has run out, the submission is in flight.
     const answer = await until(() => click(second), { what: "an order", boundMs: 60_000 });
     expect(await ledger()).toEqual({ n: 1, number: 1, pieces: 999, messages: 1 });
