@@ -3,7 +3,7 @@ import type { NextFunction, Request, RequestHandler, Response } from "express";
 import { AnsweredTwiceError, InvalidOptionError } from "../errors.ts";
 import { admit } from "../http/admission.ts";
 import { type GuardOptions, resolveGuardOptions } from "../http/options.ts";
-import { placeCheck } from "../http/place.ts";
+import { checkPlace } from "../http/place.ts";
 import type { RequestSubmission } from "../http/public.ts";
 import { type RequestLease, warnIfHeldToMaxHold } from "../http/request-lease.ts";
 import { headersToRepeat } from "../http/stored-answer.ts";
@@ -105,7 +105,7 @@ export function submitGuard<Req extends IncomingMessage = Request>(
     ...contentAdapter(contentOf),
   });
 
-  const checkPlace = placeCheck("express");
+  let isInPlace = false;
 
   /** Never rejects: `next` gets errors. */
   async function enter(
@@ -143,7 +143,7 @@ export function submitGuard<Req extends IncomingMessage = Request>(
   }
 
   function submitGuardMiddleware(req: IncomingMessage, res: ServerResponse, next: Next): void {
-    checkPlace(req, res);
+    if (!isInPlace) isInPlace = checkPlace("express", req, res);
     void enter(req, res, next, (forward) => forward());
   }
 
@@ -157,7 +157,7 @@ export function submitGuard<Req extends IncomingMessage = Request>(
       );
     }
     return function protectedHandler(this: unknown, req, res, next) {
-      checkPlace(req, res);
+      if (!isInPlace) isInPlace = checkPlace("express", req, res);
       return enter(req, res, next, (forward) => Reflect.apply(handler, this, [req, res, forward]));
     };
   }

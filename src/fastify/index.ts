@@ -1,7 +1,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { admit } from "../http/admission.ts";
 import { type GuardOptions, resolveGuardOptions } from "../http/options.ts";
-import { placeCheck } from "../http/place.ts";
+import { checkPlace } from "../http/place.ts";
 import type { RequestSubmission } from "../http/public.ts";
 import { headersToRepeat } from "../http/stored-answer.ts";
 import type { Lease } from "../lock/lease.ts";
@@ -75,7 +75,7 @@ export function submitGuard<Req extends FastifyRequest = FastifyRequest>(
     ...contentAdapter(contentOf),
   });
 
-  const checkPlace = placeCheck("fastify");
+  let isInPlace = false;
 
   async function enter(
     app: FastifyInstance,
@@ -110,7 +110,7 @@ export function submitGuard<Req extends FastifyRequest = FastifyRequest>(
         throw invalidOption("protect", expected, handler);
       }
       return function protectedHandler(this: FastifyInstance, request: Req, reply: FastifyReply) {
-        checkPlace(request, reply);
+        if (!isInPlace) isInPlace = checkPlace("fastify", request, reply);
         return enter(this, request, reply, handler);
       } as Handler;
     },

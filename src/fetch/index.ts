@@ -1,7 +1,7 @@
 import { InvalidOptionError, NoFingerprintError } from "../errors.ts";
 import { admit } from "../http/admission.ts";
 import { type GuardOptions, resolveGuardOptions } from "../http/options.ts";
-import { placeCheck } from "../http/place.ts";
+import { checkPlace } from "../http/place.ts";
 import type { RequestSubmission } from "../http/public.ts";
 import type { RequestLease } from "../http/request-lease.ts";
 import { headersToRepeat, listedHeaders } from "../http/stored-answer.ts";
@@ -94,7 +94,7 @@ export function submitGuard<Req extends Request = Request>(
     payload: payloadOf,
   });
 
-  const checkPlace = placeCheck("fetch");
+  let isInPlace = false;
 
   async function enter(handler: AnyHandler, request: Req, rest: unknown[]): Promise<Response> {
     const exchange = new FetchExchange(request);
@@ -184,7 +184,7 @@ export function submitGuard<Req extends Request = Request>(
     protect: <Handler extends AnyHandler>(handler: Handler) => {
       if (typeof handler !== "function") throw invalidOption("protect", "a handler", handler);
       const protectedHandler = (request: Req, ...rest: unknown[]): Promise<Response> => {
-        checkPlace(request, ...rest);
+        if (!isInPlace) isInPlace = checkPlace("fetch", request, ...rest);
         return enter(handler, request, rest).catch((error) => {
           // Fetch has no error handler that reads a status, so answer an error that the client has
           // caused.

@@ -17,26 +17,18 @@ const names = {
 };
 
 /**
- * Returns a check of a guard's arguments, until a request has passed: throws an InvalidOptionError
- * that names the fix where another framework calls the guard, or a handler is passed. It throws at
- * once, because Express 4 and a router see no rejection.
+ * Returns true for a guard's own arguments. Where another framework calls it, or a handler is
+ * passed, it throws an InvalidOptionError that names the fix: at once, because Express 4 and a
+ * router see no rejection. Each guard asks until a request has passed.
  */
-export function placeCheck(own: Own): (...args: readonly unknown[]) => void {
-  let isInPlace = false;
-  return (...args) => {
-    if (!isInPlace) check(own, args);
-    isInPlace = true;
-  };
-}
-
-function check(own: Own, args: readonly unknown[]): void {
+export function checkPlace(own: Own, ...args: readonly unknown[]): boolean {
   if (typeof args[0] === "function") {
     const mount = "mount it in front of the handler, as in router.post(path, guard, handler)";
     const fix = own === "koa" ? mount : "write guard.protect(handler)";
     throw new InvalidOptionError(`guard: expected a request, got a function: ${fix}`);
   }
   const place = placeOf(args);
-  if (place === own) return;
+  if (place === own) return true;
   const call = "write (c) => handler(c.req.raw)";
   if (place === "hono" && own === "fetch") {
     throw new InvalidOptionError(`guard: expected a Request, got the context of Hono: ${call}`);
@@ -48,7 +40,7 @@ function check(own: Own, args: readonly unknown[]): void {
     );
   }
   const { expected, least } = guards[own];
-  if (least.every((members, index) => hasMembers(args[index], members))) return;
+  if (least.every((members, index) => hasMembers(args[index], members))) return true;
   throw invalidOption("guard", expected, args[0]);
 }
 

@@ -2,7 +2,7 @@ import type { IncomingMessage } from "node:http";
 import type { Context, Middleware, Next } from "koa";
 import { admit } from "../http/admission.ts";
 import { type GuardOptions, resolveGuardOptions } from "../http/options.ts";
-import { placeCheck } from "../http/place.ts";
+import { checkPlace } from "../http/place.ts";
 import type { RequestSubmission } from "../http/public.ts";
 import type { RequestLease } from "../http/request-lease.ts";
 import { headersToRepeat } from "../http/stored-answer.ts";
@@ -61,7 +61,7 @@ export function submitGuard<Ctx extends AnyContext = Context>(
     },
     ...contentAdapter(contentOf),
   });
-  const checkPlace = placeCheck("koa");
+  let isInPlace = false;
 
   async function enter(ctx: Context, next: Next): Promise<void> {
     const source = ctx as unknown as Ctx;
@@ -97,7 +97,7 @@ export function submitGuard<Ctx extends AnyContext = Context>(
   }
 
   return function submitGuardMiddleware(ctx, next) {
-    checkPlace(ctx, next);
+    if (!isInPlace) isInPlace = checkPlace("koa", ctx, next);
     return enter(ctx, next);
   };
 }

@@ -4,9 +4,8 @@ import { setTimeout as sleep } from "node:timers/promises";
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { type IoredisClient, IoredisPort } from "../../src/stores/redis/clients/ioredis.ts";
-import { RedisClock } from "../../src/stores/redis/clock.ts";
 import { Connection } from "../../src/stores/redis/connection.ts";
-import { ConnectionPair } from "../../src/stores/redis/connection-pair.ts";
+import { ConnectionPair, RedisClock } from "../../src/stores/redis/connection-pair.ts";
 import { until } from "../support/until.ts";
 
 /** A client whose every call is answered, or given up, by the test. */
