@@ -237,7 +237,7 @@ export class Shop {
       const reply = await client.call({ headers }).reply;
       // A busy machine may take longer to ask Redis than a lock with short times allows.
       if (reply.status !== 409 && reply.status !== 503) return reply;
-      await sleep(2);
+      await sleep(10);
     }
   }
 
