@@ -34,14 +34,14 @@ test.each(newest)(
 );
 
 test("a lease on Redis outlives its TTL, and a lost reply is confirmed", async () => {
-  const { lock, proxy } = await openFixture({ ttlMs: 1_500, acquireTimeoutMs: 700 });
+  const { lock, proxy } = await openFixture({ ttlMs: 6_000, acquireTimeoutMs: 3_000 });
   onTestFinished(closeFixtures);
   fake();
   const user = freshUser();
   const lost = proxy.loseReplyOnce(isAcquire);
   const { confirmed, lease } = acquired(await lock.acquire(user));
   await lost;
-  await sleep(2_500);
+  await sleep(7_000);
   expect([confirmed, lease.signal.aborted]).toEqual([true, false]);
   expect((await lock.acquire(user)).outcome).toBe("contended");
   expect(await lease.release()).toBe("released");

@@ -253,7 +253,7 @@ describe.each(newest)("$name", (framework: Framework) => {
         framework,
         // A repeat whose first order still runs must not run beside it, whatever the option says.
         guard: { onUnavailable: "proceed", idempotency: { waitMs: 30_000 } },
-        times: { acquireTimeoutMs: 600, commandTimeoutMs: 300 },
+        times: { acquireTimeoutMs: 3_000, commandTimeoutMs: 1_500 },
         redis: ioredis6.connect(proxy.port),
       });
       await once.start({ key: orderKey });

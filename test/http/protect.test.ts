@@ -203,7 +203,7 @@ describe.each([
 
 describe("protect unseen", () => {
   /** Short enough to wait for, long enough for a busy machine. */
-  const times = { ttlMs: 800, maxHoldMs: 800 };
+  const times = { ttlMs: 3_000, maxHoldMs: 3_000 };
 
   let given: MockInstance<typeof process.emitWarning>;
   let server: Server | undefined;

@@ -49,7 +49,7 @@ describe.each(newestOnBoth)("$name", (framework: Framework) => {
     const shop = await openShop({
       framework,
       // A third of it until it is noticed, and the rest for a busy machine.
-      times: { ttlMs: 2_000, acquireTimeoutMs: 1_000, commandTimeoutMs: 500 },
+      times: { ttlMs: 9_000, acquireTimeoutMs: 4_000, commandTimeoutMs: 2_000 },
       handler: async (turn, work) => {
         const signal = turn.lease?.signal as AbortSignal;
         await command(sharedRedisPort(), "SET", shop.key, "somebody else", "PX", 60_000);

@@ -23,7 +23,7 @@ afterEach(async () => {
   for (const close of closing.splice(0).reverse()) await close();
 });
 
-const times = { ttlMs: 10_000, acquireTimeoutMs: 1_000 };
+const times = { ttlMs: 10_000, acquireTimeoutMs: 4_000, commandTimeoutMs: 200 };
 const lockOn = (client: RedisClient): SubmitLock =>
   openLock({ store: new RedisStore(client), ...times });
 

@@ -4,7 +4,7 @@ import { record } from "../support/channels.ts";
 import { freshUser } from "../support/ids.ts";
 import { Telemetry } from "../support/telemetry.ts";
 import { until } from "../support/until.ts";
-import { closeFixtures, openFixture, openHeld } from "./fixture.ts";
+import { closeFixtures, openFixture, openHeld, takePulse } from "./fixture.ts";
 
 afterEach(closeFixtures);
 
@@ -43,13 +43,15 @@ test("an outage is told once at its first unavailable attempt, and once at its e
 test("an answer ends no outage while other attempts fail, as on a Cluster that lacks a node", async () => {
   const keyPrefix = `lock:${freshUser()}:`;
   const seen = outages(keyPrefix);
-  const { lock, proxy } = await openFixture({ ...brief, acquireTimeoutMs: 1_000, keyPrefix });
-  for (let round = 0; round < 3; round++) {
+  // The end is told 2 × acquireTimeoutMs behind an answer: half of it is for a busy machine.
+  const times = { ttlMs: 6_000, acquireTimeoutMs: 3_000, commandTimeoutMs: 100 };
+  const { lock, proxy } = await openFixture({ ...times, keyPrefix });
+  for (let round = 0; round < 2; round++) {
     proxy.holdRequests();
     expect(await lock.acquire(freshUser())).toMatchObject({ outcome: "unavailable" });
     proxy.holdRequests();
     const failing = lock.acquire(freshUser());
-    await new Promise((resolve) => setTimeout(resolve, 800));
+    await new Promise((resolve) => setTimeout(resolve, 2_500));
     proxy.releaseHeld();
     await failing;
   }
@@ -60,7 +62,7 @@ test("an answer ends no outage while other attempts fail, as on a Cluster that l
 test("a lease that cannot be extended tells it without any attempt", async () => {
   const keyPrefix = `lock:${freshUser()}:`;
   const seen = outages(keyPrefix);
-  const { lease, proxy } = await openHeld({ ...brief, keyPrefix });
+  const { lease, proxy } = await openHeld({ ...brief, ttlMs: 12_000, keyPrefix });
   proxy.holdRequests();
   await until(() => seen().length === 1, { what: "the outage", boundMs: 20_000 });
   expect(seen()[0]).toMatchObject({ cause: { code: "SUBMIT_LOCK_UNAVAILABLE" } });
@@ -84,9 +86,9 @@ test("check tells nothing, and a gauge says whether the store is away", async ()
   };
   expect(await gauge()).toBe(0);
   proxy.holdRequests();
-  const checked = performance.now();
+  const [pulse, checked] = [await takePulse(), performance.now()];
   await expect(lock.check()).rejects.toMatchObject({ code: "SUBMIT_LOCK_UNAVAILABLE" });
-  expect(performance.now() - checked).toBeLessThan(1_200);
+  expect(performance.now() - checked).toBeLessThan(pulse.atMost(1_200));
   expect([seen(), await gauge()]).toEqual([[], 0]);
   await lock.acquire(freshUser());
   expect(await gauge()).toBe(1);

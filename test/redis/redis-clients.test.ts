@@ -168,10 +168,11 @@ describe("one pair of connections", () => {
         expect(warnings).toEqual([]);
         expect(await connections()).toBe(1);
 
-        await redis.send("CLIENT", "PAUSE", 700, "WRITE");
+        await redis.send("CLIENT", "PAUSE", 60_000, "WRITE");
         const user = freshUser();
         const leases = Promise.all(locks.map((lock) => leaseOf(lock, user)));
         await until(async () => (await connections()) === 2, { what: "the second connection" });
+        await redis.send("CLIENT", "UNPAUSE");
         for (const lease of await leases) await lease.release();
         await until(async () => (await connections()) === 2, { what: "no third connection" });
 

@@ -36,7 +36,7 @@ describe("rule 5, P3: an ending with an open copy retires its owner id", () => {
   });
 
   test("contended: an earlier copy of the same attempt may still be on its way", async () => {
-    const { lock, proxy, redis } = await openFixture(quick);
+    const { lock, proxy, redis } = await openFixture({ ...patient, commandTimeoutMs: 50 });
     const user = freshUser();
     // Patient: an acquire of the holder that is late would be retired, too, and heard here.
     const lease = await leaseOf(await openDirect(patient), user);
@@ -93,7 +93,7 @@ describe("rule 6, P3: a retire is final only past every open deadline", () => {
   });
 
   test("it goes on until Redis' clock has passed the deadline, and a copy that lands then is refused", async () => {
-    const options = { port: server.port, acquireTimeoutMs: 1_000 };
+    const options = { port: server.port, ttlMs: 8_000, acquireTimeoutMs: 4_000 };
     const { proxy, lease, retired } = await openWithHeldCopy(options);
     await lease.release();
     await retired();

@@ -114,8 +114,15 @@ describe.each(stores)("rule 7: on %s", (_store, open) => {
       block(ttlMs + 50);
       return [before, lease.signal.aborted];
     };
-    expect(await lock.withLock(freshUser(), work)).toEqual([false, true]);
-    expect((await lock.once(freshUser(), { id: "cart" }, work)).value).toEqual([false, true]);
+    expect(await lock.withLock(freshUser(), { waitMs: 10_000 }, work)).toEqual([false, true]);
+    // It does not wait where a busy machine is late.
+    const once = () =>
+      lock.once(freshUser(), { id: "cart" }, work).catch((error) => {
+        if (error.code !== "SUBMIT_LOCK_UNAVAILABLE") throw error;
+        return undefined;
+      });
+    const { value } = await until(once, { what: "a run" });
+    expect(value).toEqual([false, true]);
   });
 });
 

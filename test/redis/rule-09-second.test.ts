@@ -36,7 +36,7 @@ describe.each(ioredisClusters)("rule 9: the second connection of $name", ({ conn
     const [named, heir, other] = cluster.nodes as [RedisServer, RedisServer, RedisServer];
     const client = await untilReady(connect([named.port]));
     const lock = openLock({ store: new RedisStore(client), ...times });
-    await lock.check();
+    await lock.withLock(freshUser(), { waitMs: 20_000 }, () => {});
     const user = Array.from({ length: 1_000 }, freshUser).find(
       (each) => slotOf(`lock:submit:${each}`) < 16_384 / 3,
     ) as string;
@@ -69,7 +69,7 @@ describe.each(ioredisClients)("rule 9: the second connection of $name", ({ conne
       const sentinels = ports.map((port) => ({ host: "127.0.0.1", port }));
       const client = await untilReady(connect(0, { name: target.name, sentinels }));
       const lock = openLock({ store: new RedisStore(client), ...times });
-      await lock.check();
+      await lock.withLock(freshUser(), { waitMs: 20_000 }, () => {});
       const master = await trio.masterOf("");
       proxy.swallowRequests(true);
       master.pause();
@@ -108,7 +108,7 @@ describe.each(ioredisClients)("rule 9: the second connection of $name", ({ conne
     "ends no process where duplicate() of the application %s",
     async (_how, breakIt) => {
       const { client, lock, proxy } = await openFixture({ ...times, connect });
-      await lock.check();
+      await lock.withLock(freshUser(), { waitMs: 20_000 }, () => {});
       breakIt(client as Redis);
       proxy.swallowRequests(true);
       const users = Array.from({ length: 3 }, freshUser);
@@ -124,7 +124,7 @@ describe.each(ioredisClients)("rule 9: the second connection of $name", ({ conne
 
   test("a client whose own getters throw makes an attempt unavailable, and ends no process", async () => {
     const { client, lock } = await openFixture({ ...times, connect });
-    await lock.check();
+    await lock.withLock(freshUser(), { waitMs: 20_000 }, () => {});
     Object.defineProperty(client, "status", { configurable: true, get: boom });
     const cause = causeOf(await lock.acquire(freshUser()));
     Reflect.deleteProperty(client, "status");
@@ -139,7 +139,7 @@ function boom(): never {
 test("rule 9: a second connection that a full server refuses is tried again after seconds", async () => {
   const server = await forTest(startRedis({ args: ["--maxclients", "40"] }));
   const { client, lock, proxy } = await openFixture({ ...times, port: server.port });
-  await lock.check();
+  await lock.withLock(freshUser(), { waitMs: 20_000 }, () => {});
   const duplicate = vi.spyOn(client as Redis, "duplicate");
   const before = await connections(server.port);
   // No room but for those that are there.
@@ -167,7 +167,7 @@ test("rule 9: what a second connection is refused for is a cause, and no verdict
     port: server.port,
     clientOptions: { password: "old" },
   });
-  await lock.check();
+  await lock.withLock(freshUser(), { waitMs: 20_000 }, () => {});
   // The password is rotated: the connection that is there goes on, and no new one gets in.
   const admin = ioredis6.connect(server.port, { password: "old" });
   await admin.call("CONFIG", "SET", "requirepass", "new");

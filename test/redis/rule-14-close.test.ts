@@ -100,7 +100,7 @@ describe("rule 14: close", () => {
 
 describe("rule 14: close and what is being completed", () => {
   test("it waits for a complete that is answered, and for the retire behind it", async () => {
-    const { lock, proxy, redis } = await openFixture({ acquireTimeoutMs: 1_000 });
+    const { lock, proxy, redis } = await openFixture({ ttlMs: 20_000, acquireTimeoutMs: 5_000 });
     const user = freshUser();
     const retire = record("submit-lock:retire", lock.keyFor(user));
     const held = proxy.holdRequestOnce(isAcquire, { resetClientAfterMs: 0 });
@@ -108,7 +108,7 @@ describe("rule 14: close and what is being completed", () => {
     await held;
     proxy.holdRequests(300);
     const completing = lease.complete(answer);
-    await lock.close();
+    await lock.close({ timeoutMs: 30_000 });
     expect(await redis.exists(recordKey(lease.key))).toBe(true);
     expect(await redis.exists(lease.key)).toBe(false);
     expect(await completing).toBe("recorded");
@@ -162,7 +162,8 @@ describe("rule 14: close and what is being completed", () => {
         const store = new RedisStore(redis);
         const lock = new SubmitLock({ store, acquireTimeoutMs: 500, maxHoldMs: 600_000 });
         await once(redis, "ready");
-        const { lease } = await lock.acquire("42", { submission: { id: "cart 7" } });
+        let lease;
+          while (lease === undefined) ({ lease } = await lock.acquire("42", { submission: { id: "cart 7" } }));
         process.kill(${server.pid}, "SIGSTOP");
         ${ending}
         redis.disconnect();

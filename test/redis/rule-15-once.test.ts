@@ -11,7 +11,7 @@ import { closeFixtures, isComplete, isExtend, openFixture, openOrder, patient } 
 afterEach(closeFixtures);
 
 /** The least that an answer may be kept with these bounds is a second. */
-const brief = { ttlMs: 2_000, acquireTimeoutMs: 500, commandTimeoutMs: 50 } as const;
+const brief = { ttlMs: 4_000, acquireTimeoutMs: 2_000, commandTimeoutMs: 50 } as const;
 
 describe.each(redisClients)("rule 15, P9: once, with $name", ({ connect }) => {
   test.each([
@@ -76,7 +76,7 @@ describe("rule 15, P9: a record", () => {
 
   test("that ran out is not brought back by a late copy", async () => {
     const { lock, proxy, client, redis } = await openFixture(brief);
-    const lease = await submissionOf(lock, freshUser(), { retainMs: 1_000 });
+    const lease = await submissionOf(lock, freshUser(), { retainMs: 5_000 });
     const held = proxy.holdRequestOnce(isComplete);
     const completing = lease.complete(answer);
     await held;
@@ -97,7 +97,7 @@ describe("rule 15, P9: a holder whose lease is gone", () => {
     ["and does not know it yet", false],
     ["and was told so", true],
   ])("%s records all the same, and is late", async (_name, isTold) => {
-    const { lock, redis, user, lease } = await openOrder({ ttlMs: 900, acquireTimeoutMs: 300 });
+    const { lock, redis, user, lease } = await openOrder({ ttlMs: 9_000, acquireTimeoutMs: 4_000 });
     await redis.send("DEL", lease.key);
     if (isTold) {
       const { signal } = lease;

@@ -123,7 +123,7 @@ describe.each(redisClients)("rule 19: a lease that was freed, with $name", ({ co
 
 describe("rule 19: a tombstone", () => {
   test("of another lease means overtaken, so that nobody takes the alert for a person's doing", async () => {
-    const { redis, lease } = await openHeld({ ttlMs: 1_500, acquireTimeoutMs: 700 });
+    const { redis, lease } = await openHeld({ ttlMs: 9_000, acquireTimeoutMs: 4_000 });
     const { signal } = lease;
     const another = "0f8fad5b-d9cb-469f-a165-70867728950e";
     await redis.send("SET", lease.key, `freed:${another}:anna:1:x`, "PX", 20_000);
@@ -157,7 +157,12 @@ describe("rule 19: a tombstone", () => {
 });
 
 describe("rule 19: a lease that ran to its end", () => {
-  const times = { ttlMs: 1_000, maxHoldMs: 1_500, acquireTimeoutMs: 500, commandTimeoutMs: 250 };
+  const times = {
+    ttlMs: 4_000,
+    maxHoldMs: 6_000,
+    acquireTimeoutMs: 2_000,
+    commandTimeoutMs: 1_000,
+  };
 
   test("leaves its holder the rest of its time, and then frees its user by itself", async () => {
     const { proxy, redis, lease } = await openHeld(times);
@@ -217,9 +222,8 @@ describe.each(redisClients)("rule 19: a cooldown, with $name", ({ connect }) => 
 
 describe("rule 19: a cooldown", () => {
   test("of a lease that its holder knows to be lost is none", async () => {
-    const times = { ttlMs: 2_000, acquireTimeoutMs: 500, commandTimeoutMs: 50 };
     for (const [, end] of endings) {
-      const { lock, redis, lease } = await openOrder(times);
+      const { lock, redis, lease } = await openOrder(patient);
       const { signal } = lease;
       await lock.close({ timeoutMs: 0 });
       expect(signal.aborted).toBe(true);

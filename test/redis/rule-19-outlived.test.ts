@@ -1,17 +1,17 @@
-import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import type { CliLock } from "../../src/cli/context.ts";
 import { outlivedUserOf } from "../../src/cli/scan.ts";
 import { RedisStore } from "../../src/index.ts";
 import type { LockCommand, OutliveRequest } from "../../src/lock/store.ts";
-import { runMain } from "../support/cli.ts";
+import { Program } from "../support/child.ts";
+import { bin, runMain } from "../support/cli.ts";
 import { ioredis6, untilReady } from "../support/clients.ts";
 import { freshUser } from "../support/ids.ts";
 import { commandOf, leaseOf, openLock } from "../support/locks.ts";
 import { observer } from "../support/observer.ts";
 import { sharedRedisPort } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
-import { closeFixtures, openDirect } from "./fixture.ts";
+import { closeFixtures, openDirect, patient } from "./fixture.ts";
 
 afterEach(closeFixtures);
 
@@ -26,8 +26,9 @@ async function outlived(options: { holder?: string; keyPrefix?: string } = {}) {
     freshUser(),
   ];
   const lease = await leaseOf(lock, user);
-  await until(async () => (await lock.inspect(user)).outlived, { what: "the trace" });
-  const isOver = async () => (await lock.inspect(user)).outlived === undefined;
+  const looking = await openDirect({ ...patient, ...options });
+  await until(async () => (await looking.inspect(user)).outlived, { what: "the trace" });
+  const isOver = async () => (await looking.inspect(user)).outlived === undefined;
   return { lock, user, lease, isOver };
 }
 
@@ -118,12 +119,15 @@ describe("rule 19: the trace of an order that has outlived its lock", () => {
     await leaseOf(lock, user);
     await lock.close({ timeoutMs: 0 });
     client.disconnect();
-    const other = await openDirect(times);
+    const other = await openDirect(patient);
     expect((await other.inspect(user)).outlived).toMatchObject([{ reason: "closed" }]);
   });
 
   test("is left by an order that a person has freed, and that goes on", async () => {
-    const [lock, user] = [await openDirect({ ...times, maxHoldMs: 60_000 }), freshUser()];
+    const [lock, user] = [
+      await openDirect({ ttlMs: 6_000, acquireTimeoutMs: 3_000, maxHoldMs: 60_000 }),
+      freshUser(),
+    ];
     const lease = await leaseOf(lock, user);
     const { id } = (await lock.inspect(user)) as { id: string };
     await lock.free(user, { id, by: "anna", reason: "ticket 4711" });
@@ -157,12 +161,14 @@ describe("rule 19: the trace of an order that has outlived its lock", () => {
     expect(prefixes[0].outlived).toEqual([
       expect.objectContaining({ userId: user, holder: "web-3:4711", reason: "max-hold" }),
     ]);
-    const watching = runMain(["watch", user, "--for", "3s", ...onPrefix], env);
-    await sleep(1_500);
+    const watch = new Program(process.execPath, [bin, "watch", user, ...onPrefix], {
+      env: { ...process.env, ...env },
+    });
+    await watch.prints(/ free +an order outlived its lock, which ended .* at web-3:4711\n/);
     await lease.release();
-    const { stdout } = await watching;
-    expect(stdout).toMatch(/ free +an order outlived its lock, which ended .* at web-3:4711\n/);
-    expect(stdout).toMatch(/ ended +an order that had outlived its lock\n/);
+    await watch.prints(/ ended +an order that had outlived its lock\n/);
+    watch.kill("SIGINT");
+    await watch.ended;
     expect(await isOver()).toBe(true);
     const after = (await runMain(["show", user, ...onPrefix], env)).stdout;
     expect(after).toContain("does not keep the user out now");

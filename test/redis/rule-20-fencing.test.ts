@@ -28,7 +28,7 @@ const floorOf = (argv: string[]): number => Number(argv[3 + Number(argv[2]) + 4]
 
 describe.each(redisClients)("rule 20: the fencing token, with $name", ({ connect }) => {
   test("is in the key from the take on, and an extend leaves it there", async () => {
-    const { redis, lease } = await openHeld({ connect, ttlMs: 600, acquireTimeoutMs: 300 });
+    const { redis, lease } = await openHeld({ connect, ttlMs: 6_000, acquireTimeoutMs: 3_000 });
     const value = await redis.get(lease.key);
     expect(value?.split(":")[1]).toBe(String(lease.fencingToken));
     const before = Number(await redis.send("PEXPIRETIME", lease.key));
@@ -61,7 +61,7 @@ describe("rule 20: the floor", () => {
     const [seconds, micros] = (await redis.time()) as unknown as [string, string];
     const nowUs = Number(seconds) * 1e6 + Number(micros);
     const floorUs = nowUs + aheadUs;
-    const head = [Math.floor(nowUs / 1_000) + 900, 2_000, 60_000, 10_000, floorUs, "tail:"];
+    const head = [Math.floor(nowUs / 1_000) + 10_000, 20_000, 60_000, 40_000, floorUs, "tail:"];
     const { id, fingerprint } = hashesOf();
     const [, token, code] = (
       submission

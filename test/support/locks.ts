@@ -10,6 +10,7 @@ import {
 } from "../../src/index.ts";
 import type { AskedRequest } from "./asking.ts";
 import { freshUser } from "./ids.ts";
+import { until } from "./until.ts";
 
 const opened = new Set<SubmitLock>();
 
@@ -39,10 +40,15 @@ export function acquired(attempt: SubmissionAttempt): Extract<Attempt, { outcome
  * attempt's budget is asked again, until what that attempt may have left is gone; somebody else's lock
  * is an error at once.
  */
-export async function leaseOf(lock: SubmitLock, user: string): Promise<Lease> {
+export function leaseOf(lock: SubmitLock, user: string): Promise<Lease> {
+  return leaseFrom(() => lock.acquire(user));
+}
+
+/** The same, of any attempt. */
+export async function leaseFrom(ask: () => Promise<SubmissionAttempt>): Promise<Lease> {
   let wasUnavailable = false;
   for (let left = 100; ; left--) {
-    const attempt = await lock.acquire(user);
+    const attempt = await ask();
     wasUnavailable ||= attempt.outcome === "unavailable";
     if (attempt.outcome === "acquired" || !wasUnavailable || left === 0) {
       return acquired(attempt).lease;
@@ -69,6 +75,19 @@ export const roomyTimes: LockTimes = {
   acquireTimeoutMs: 2_000,
   commandTimeoutMs: 1_000,
 };
+
+/** Resolves when the lease was extended so many times: what it has left rises then, and only then. */
+export async function extensions(lease: Lease, count: number): Promise<void> {
+  let last = lease.remainingMs();
+  let seen = 0;
+  const rose = () => {
+    const now = lease.remainingMs();
+    if (now > last) seen++;
+    last = now;
+    return seen >= count;
+  };
+  await until(rose, { what: `${count} extensions`, boundMs: 30_000 });
+}
 
 /** A command of a new owner, on a new key unless one is given. */
 export function commandOf(given: Partial<LockCommand> = {}): LockCommand {

@@ -8,7 +8,7 @@ import { answer, foundBy, onceOf, submissionOf, submit } from "./submissions.ts"
 import { until } from "./until.ts";
 
 const anna = { by: "anna@ops-1", reason: "ticket 4711: 100 %, ja" };
-const brief = { ttlMs: 3_000, acquireTimeoutMs: 500, commandTimeoutMs: 200 } as const;
+const brief = { ttlMs: 4_000, acquireTimeoutMs: 2_000, commandTimeoutMs: 200 } as const;
 
 /** What a person sees of a lock and does to it, whatever store it is on. */
 export function isSeenAndFreed(open: () => LockStore): void {
@@ -53,7 +53,7 @@ export function isSeenAndFreed(open: () => LockStore): void {
   test("rule 19: an order that outlives its lock is seen until it ends, and keeps nobody out", async () => {
     const times = { ttlMs: 800, maxHoldMs: 800, acquireTimeoutMs: 400, commandTimeoutMs: 200 };
     const [lock, user] = [lockWith({ ...times, holder: "web-3:4711" }), freshUser()];
-    const other = lockWith(brief);
+    const other = lockWith({ ttlMs: 40_000, acquireTimeoutMs: 20_000 });
     const [lease, inTime] = [await leaseOf(lock, user), await leaseOf(lock, `${user}-2`)];
     await until(() => inTime.signal.aborted, { what: "the loss" });
     await inTime.release();

@@ -355,7 +355,7 @@ function waitsForTheSame(openStore: () => LockStore): void {
       const store = openStore();
       const [lock, user] = [openLock({ store }), freshUser()];
       // A lock that nobody extends.
-      const times = { ...roomyTimes, ttlMs: 1_000 };
+      const times = { ...roomyTimes, ttlMs: 4_000 };
       const command = onceOf({
         key: lock.keyFor(user),
         submission: hashesOf("cart 7", undefined, user),
@@ -365,7 +365,7 @@ function waitsForTheSame(openStore: () => LockStore): void {
       const from = performance.now();
       const call = lock.once(user, submission, never, { waitMs: 30_000 });
       await expect(call).rejects.toMatchObject({ sameSubmission: true, hasEnded: true });
-      expect(performance.now() - from).toBeLessThan(10_000);
+      expect(performance.now() - from).toBeLessThan(20_000);
       expect(await lock.once(user, submission, () => 8)).toMatchObject({ value: 8 });
     });
 

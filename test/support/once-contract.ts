@@ -320,7 +320,7 @@ function leavesCooldowns(openStore: () => LockStore): void {
       test("keeps everybody out until its time, and says that it is a cooldown", async () => {
         const [store, mine] = [open(), onceOf()];
         await store.acquire(mine).reply;
-        const endsAtMs = await timeAfter(store, 1_200);
+        const endsAtMs = await timeAfter(store, 4_000);
         expect(["recorded", "done"]).toContain(await end(store, mine, endsAtMs));
         for (const next of [onceOf({ key: mine.key }), commandOf({ key: mine.key })]) {
           const reply = await store.acquire(next).reply;
@@ -328,7 +328,7 @@ function leavesCooldowns(openStore: () => LockStore): void {
           expect(reply).not.toMatchObject({ sameSubmission: true });
           const { expiresInMs: left } = reply as Extract<AcquireReply, { kind: "contended" }>;
           expect(left).toBeGreaterThan(0);
-          expect(left).toBeLessThanOrEqual(1_200 + 2);
+          expect(left).toBeLessThanOrEqual(4_000 + 2);
         }
         expect(await isFree(store, mine)).toBeGreaterThanOrEqual(endsAtMs);
       });
@@ -336,11 +336,11 @@ function leavesCooldowns(openStore: () => LockStore): void {
       test("is not lengthened by a second copy, which finds it to be its own", async () => {
         const [store, mine] = [open(), onceOf()];
         await store.acquire(mine).reply;
-        const endsAtMs = await timeAfter(store, 2_000);
+        const endsAtMs = await timeAfter(store, 30_000);
         const first = await end(store, mine, endsAtMs);
         expect(await end(store, mine, endsAtMs + 60_000)).toBe(first);
         const left = await expiresInMs(store.acquire(commandOf({ key: mine.key })));
-        expect(left).toBeLessThanOrEqual(2_000 + 2);
+        expect(left).toBeLessThanOrEqual(30_000 + 2);
       });
 
       test("whose time is over is none: the key is free", async () => {

@@ -11,7 +11,7 @@ import type {
 import { decodeRecord, encodeRecord } from "../../src/lock/record.ts";
 import { identify, resolveIdentity } from "../../src/lock/submission.ts";
 import { freshUser } from "./ids.ts";
-import { acquired, commandOf } from "./locks.ts";
+import { commandOf, leaseFrom } from "./locks.ts";
 
 /** What a store knows a submission by; a new one unless an id is given. */
 export function hashesOf(
@@ -51,12 +51,13 @@ export function submit(
   return lock.acquire(user, { submission: { id: "cart 7", ...submission } });
 }
 
-export async function submissionOf(
+/** As `leaseOf`: a machine that is too busy to answer within the attempt's budget is asked again. */
+export function submissionOf(
   lock: SubmitLock,
   user: string,
   submission: Partial<Submission> = {},
 ): Promise<Lease> {
-  return acquired(await submit(lock, user, submission)).lease;
+  return leaseFrom(() => submit(lock, user, submission));
 }
 
 /** The body of the answer that was found, or how else the attempt ended. */

@@ -27,7 +27,7 @@ test("submit-lock:release tells the outcome, and how long the lock was held", as
 });
 
 test("submit-lock:lost tells of a lease that was held for its longest", async () => {
-  const lock = openLock({ store: new MemoryStore(), ttlMs: 1_000, maxHoldMs: 1_001 });
+  const lock = openLock({ store: new MemoryStore(), ttlMs: 4_000, maxHoldMs: 4_001 });
   const lease = await leaseOf(lock, freshUser());
   const messages = record("submit-lock:lost", lease.key);
   await until(() => messages.length > 0, { what: "the loss" });

@@ -87,7 +87,7 @@ describe("a store that throws counts as one that does not know", () => {
 
   test("a release that threw is tried again, and the lease of an extend that threw goes on", async () => {
     const store = new OddStore();
-    const lock = openLock({ store, ttlMs: 1_500 });
+    const lock = openLock({ store, ttlMs: 6_000 });
     const lease = await leaseOf(lock, freshUser());
     store.throwing.set("extend", 1);
     await until(() => store.extends > 2, { what: "the watchdog to try again" });

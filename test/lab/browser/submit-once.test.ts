@@ -134,7 +134,7 @@ describe.each(["express", "fetch"] as const)("a checkout with submitOnce, on %s"
 
   test.each([2, 10])("%i clicks are one order", async (clickCount) => {
     // Longer than ten clicks take: one behind the answer is a request of its own.
-    const { cart, page } = await start("", { beforeMs: 2_000 });
+    const { cart, page } = await start("", { beforeMs: 2_000, isPatient: true });
     await page.click("button", { clickCount, delay: 20, noWaitAfter: true });
     await seesOneOrder(page, cart);
     expect(shop.received).toBe(1);
@@ -294,7 +294,7 @@ describe("a browser that refuses storage", () => {
 describe.each(["express", "fetch"] as const)("a form with protectForm, on %s", (framework) => {
   const start = async () => {
     errors = [];
-    const cart = await begin({ framework, waitMs: 5_000 });
+    const cart = await begin({ framework, waitMs: 5_000, isPatient: true });
     return { cart, page: await open(`/form?cart=${cart}`) };
   };
   const idIn = (page: Page) => page.inputValue("[name=submissionId]");

@@ -29,7 +29,7 @@ type WayResult = Awaited<ReturnType<typeof resultOf>>;
 const ways = ["at work", "frozen", "killed", "cut off"] as const;
 type Way = (typeof ways)[number];
 
-const times = { ttlMs: 3_000, maxHoldMs: 60_000, acquireTimeoutMs: 1_000 } as const;
+const times = { ttlMs: 9_000, maxHoldMs: 60_000, acquireTimeoutMs: 4_000 } as const;
 
 /** At the earliest and at the latest so long after the trouble each lock is freed. */
 const freedAfterMs = [0, 1_000] as const;

@@ -219,7 +219,7 @@ describe("without a final answer", () => {
   test("in time, it rejects with the id and the tries, and the next call asks again", async () => {
     const { module, submitOnce } = openPage({ speed: 1 });
     server.script([503], silent);
-    const init = { ...order, once: { timeoutMs: 600 } };
+    const init = { ...order, once: { timeoutMs: 5_000 } };
     const error = await submitOnce(`${server.url}/orders`, init).catch((error) => error);
     expect(error).toBeInstanceOf(module.SubmitUnansweredError);
     expect(error).toMatchObject({
