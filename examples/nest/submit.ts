@@ -8,6 +8,7 @@ import {
   type BeforeApplicationShutdown,
   type CallHandler,
   Catch,
+  ConflictException,
   type ExecutionContext,
   Global,
   Inject,
@@ -16,13 +17,19 @@ import {
   type NestInterceptor,
   type OnApplicationBootstrap,
   type OnApplicationShutdown,
+  StreamableFile,
 } from "@nestjs/common";
 import { APP_FILTER, BaseExceptionFilter, HttpAdapterHost } from "@nestjs/core";
 import { Redis } from "ioredis";
 import { lastValueFrom, type Observable, of } from "rxjs";
 import { fingerprintOf, parseIdempotencyKey, problemOf, RedisStore, SubmitLock } from "submit-lock";
 
-/** One order for each `Idempotency-Key`: a repeat gets the controller's value and its `Location`. */
+/**
+ * One order for each `Idempotency-Key`: a repeat gets the controller's value and its `Location`, and
+ * is a 409 where that was a stream or an answer by `@Res()`. What hides members of the value stands
+ * behind it, as in `@UseInterceptors(Once, ClassSerializerInterceptor)`; a time-out in front of it.
+ * Uploaded files are not compared.
+ */
 @Injectable()
 export class Once implements NestInterceptor {
   @Inject(SubmitLock) private readonly lock!: SubmitLock;
@@ -36,17 +43,22 @@ export class Once implements NestInterceptor {
     const [path] = (request.originalUrl ?? request.url).split("?");
     const submission = {
       id: `${request.method} ${path} ${header.key}`,
-      fingerprint: fingerprintOf(request.body ?? null),
+      fingerprint: fingerprintOf([request.query, request.body ?? null]),
     };
     const { httpAdapter } = this.host;
+    let stream: StreamableFile | undefined;
     const { value, replayed } = await this.lock.once(request.user, submission, async (lease) => {
       request.submitLease = lease; // yours: hand its signal on, and look at it before the insert
       const body = await lastValueFrom(next.handle(), { defaultValue: undefined });
-      return { body, location: httpAdapter.getHeader?.(response, "Location") };
+      const location = httpAdapter.getHeader?.(response, "Location");
+      if (body instanceof StreamableFile) stream = body;
+      const isKept = stream === undefined && !(response.sent ?? response.headersSent);
+      return { isKept, location, body: isKept ? body : undefined };
     });
+    if (replayed && !value.isKept) throw new ConflictException("Placed; its answer is not kept");
     if (replayed) httpAdapter.setHeader(response, "Idempotent-Replayed", "true");
     if (value.location) httpAdapter.setHeader(response, "Location", value.location);
-    return of(value.body);
+    return of(stream ?? value.body);
   }
 }
 
@@ -91,10 +103,11 @@ export class SubmitLifecycle
     });
   }
 
-  /** A connection that has had its answer would keep the server open for its keep-alive. */
+  /** A connection that is silent keeps a server open: for its keep-alive, or without an end. */
   beforeApplicationShutdown(): void {
     const server = this.host.httpAdapter.getHttpServer();
     setInterval(() => server.closeIdleConnections(), 50).unref();
+    setTimeout(() => server.closeAllConnections(), 10_000).unref();
   }
 
   async onApplicationShutdown(): Promise<void> {

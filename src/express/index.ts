@@ -143,7 +143,7 @@ export function submitGuard<Req extends IncomingMessage = Request>(
   }
 
   function submitGuardMiddleware(req: IncomingMessage, res: ServerResponse, next: Next): void {
-    if (!isInPlace) isInPlace = checkPlace("express", req, res);
+    if (!isInPlace) isInPlace = checkPlace("express", req, res, next);
     void enter(req, res, next, (forward) => forward());
   }
 
@@ -157,7 +157,7 @@ export function submitGuard<Req extends IncomingMessage = Request>(
       );
     }
     return function protectedHandler(this: unknown, req, res, next) {
-      if (!isInPlace) isInPlace = checkPlace("express", req, res);
+      if (!isInPlace) isInPlace = checkPlace("express", req, res, next);
       return enter(req, res, next, (forward) => Reflect.apply(handler, this, [req, res, forward]));
     };
   }

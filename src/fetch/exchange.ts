@@ -6,6 +6,8 @@ export class FetchExchange implements Exchange {
   isAnswered = false;
   clientLeft: boolean;
   watcher: { responseChanged(): void } | undefined;
+  /** Kept, because a server may give a request that was cloned another signal. */
+  readonly #signal: AbortSignal | undefined;
   #cancel: (() => void) | undefined;
   readonly #onAbort = (): void => {
     this.clientLeft = true;
@@ -16,7 +18,8 @@ export class FetchExchange implements Exchange {
   constructor(request: Request) {
     this.request = request;
     // A signal that has aborted emits no event for listeners that are added later.
-    this.clientLeft = request.signal?.aborted === true;
+    this.#signal = request.signal;
+    this.clientLeft = this.#signal?.aborted === true;
   }
 
   get method(): string {
@@ -37,11 +40,11 @@ export class FetchExchange implements Exchange {
   }
 
   watch(): void {
-    this.request.signal?.addEventListener("abort", this.#onAbort);
+    this.#signal?.addEventListener("abort", this.#onAbort);
   }
 
   stop(): void {
-    this.request.signal?.removeEventListener("abort", this.#onAbort);
+    this.#signal?.removeEventListener("abort", this.#onAbort);
   }
 
   /** Calls `cancel` when the client leaves, or at once if it has left: its stream has no reader. */

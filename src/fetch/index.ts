@@ -2,6 +2,7 @@ import { InvalidOptionError, NoFingerprintError } from "../errors.ts";
 import { admit } from "../http/admission.ts";
 import { type GuardOptions, resolveGuardOptions } from "../http/options.ts";
 import { checkPlace } from "../http/place.ts";
+import type { Adapter } from "../http/port.ts";
 import type { RequestSubmission } from "../http/public.ts";
 import type { RequestLease } from "../http/request-lease.ts";
 import { headersToRepeat, listedHeaders } from "../http/stored-answer.ts";
@@ -83,16 +84,17 @@ export function submissionOf(request: Request): RequestSubmission | undefined {
 export function submitGuard<Req extends Request = Request>(
   options: SubmitGuardOptions<Req>,
 ): SubmitGuard {
-  const { waitUntil, ...others } = options;
-  if (waitUntil !== undefined && typeof waitUntil !== "function") {
-    throw invalidOption("waitUntil", "a function", waitUntil);
-  }
-  const resolved = resolveGuardOptions<Req, [Req]>(others, {
+  const adapter: Adapter<Req, [Req]> = {
     reject: (_request, { problem }) => responseOf(problem),
     replay: (_request, { answer }) => repeated(answer),
     path: ({ url }) => new URL(url).pathname,
     payload: payloadOf,
-  });
+  };
+  const resolved = resolveGuardOptions(options, adapter, "waitUntil");
+  const { waitUntil } = options;
+  if (waitUntil !== undefined && typeof waitUntil !== "function") {
+    throw invalidOption("waitUntil", "a function", waitUntil);
+  }
 
   let isInPlace = false;
 
@@ -174,7 +176,15 @@ export function submitGuard<Req extends Request = Request>(
       cancel();
       return new Response(null, headOf(sent));
     } catch {
-      // The response cannot be watched: it is not a `Response`, or it cannot be sent.
+      // The response cannot be watched: it is not a `Response`, or it cannot be sent. The work has
+      // run, so only a status of failure lets a repeat run.
+      if (held.submission !== undefined && !saysFailure(response)) {
+        held.submission.placed();
+        warnOnce(
+          "SUBMIT_LOCK_NO_RESPONSE",
+          `a handler under guard.protect has returned ${describe(response)}. Expected a Response that can be sent: this answer cannot be kept, so its repeats are answered 409`,
+        );
+      }
       unanswered();
       return response;
     }
@@ -205,6 +215,16 @@ export function submitGuard<Req extends Request = Request>(
 function isResponse(value: unknown): value is Response {
   const { headers, status } = Object(value);
   return typeof status === "number" && headers !== undefined && "body" in Object(value);
+}
+
+/** @param answer what only the framework understands: its status is a member of many names. */
+function saysFailure(answer: unknown): boolean {
+  try {
+    const { status, statusCode = status, code = statusCode } = Object(answer);
+    return code >= 400;
+  } catch {
+    return false;
+  }
 }
 
 function labelled(response: Response, code: string | undefined): Response {

@@ -36,6 +36,12 @@ async function bytesOf(request: Request): Promise<Buffer> {
       `cannot compare this request with earlier ones: its body was read before the guard. Read the body in the handler, or read request.clone() ahead of the guard. ${remedy} if neither is possible`,
     );
   }
+  // A server's own class may return the request itself, whose body the handler needs.
+  if (clone === request || clone.body === request.body) {
+    throw new NoFingerprintError(
+      `cannot compare this request with earlier ones: request.clone() returns no copy of its body. ${remedy}`,
+    );
+  }
   const chunks: Uint8Array[] = [];
   let length = 0;
   const reader = clone.body?.getReader();

@@ -116,8 +116,9 @@ const idempotencyNames = {
 export function resolveGuardOptions<Source, Args extends unknown[]>(
   options: GuardOptions<Source, Args>,
   adapter: Adapter<Source, Args>,
+  ...ownNames: readonly string[]
 ): ResolvedGuardOptions<Source, Args> {
-  checkOptionNames("submitGuard", options, Object.keys(guardNames));
+  checkOptionNames("submitGuard", options, [...Object.keys(guardNames), ...ownNames]);
   const { lock, userId, skip, cooldownMs = 0, onAnonymous, onContended, onUnavailable } = options;
   const { onKeyMissing, onMismatch, onReplay } = options;
   if (!isSubmitLock(lock)) {

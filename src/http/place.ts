@@ -28,20 +28,25 @@ export function checkPlace(own: Own, ...args: readonly unknown[]): boolean {
     throw new InvalidOptionError(`guard: expected a request, got a function: ${fix}`);
   }
   const place = placeOf(args);
-  if (place === own) return true;
   const call = "write (c) => handler(c.req.raw)";
   if (place === "hono" && own === "fetch") {
     throw new InvalidOptionError(`guard: expected a Request, got the context of Hono: ${call}`);
   }
-  if (place !== undefined) {
+  if (place !== undefined && place !== own) {
     const entry = place === "hono" ? `"submit-lock/fetch", and ${call}` : `"submit-lock/${place}"`;
     throw new InvalidOptionError(
       `this is the guard of submit-lock/${own}, and ${names[place]} has called it: import { submitGuard } from ${entry}`,
     );
   }
   const { expected, least } = guards[own];
-  if (least.every((members, index) => hasMembers(args[index], members))) return true;
-  throw invalidOption("guard", expected, args[0]);
+  if (!least.every((members, index) => hasMembers(args[index], members))) {
+    throw invalidOption("guard", expected, args[0]);
+  }
+  // Without `next` the error of a handler would be lost, and its lock held for `maxHoldMs`.
+  if (own === "express" && typeof args[2] !== "function") {
+    throw invalidOption("guard", "next as its third argument, a function", args[2]);
+  }
+  return true;
 }
 
 /** Recognises a framework by what it passes to a handler; `undefined` if that is not certain. */

@@ -70,7 +70,8 @@ export class NodeExchange extends Timer implements Exchange {
   /** `req.headers` would have the lines joined. */
   headerLines(name: string): readonly string[] {
     const lines: string[] = [];
-    const { headers, rawHeaders } = this.request;
+    // An adapter for serverless functions may make its requests without `rawHeaders`.
+    const { headers, rawHeaders = [] } = this.request;
     for (let i = 0; i + 1 < rawHeaders.length; i += 2) {
       const each = rawHeaders[i];
       // The length first: `toLowerCase` copies the name, and nearly all names have another length.
@@ -79,7 +80,6 @@ export class NodeExchange extends Timer implements Exchange {
       }
     }
     if (lines.length > 0) return lines;
-    // An adapter for serverless functions may make its requests without `rawHeaders`.
     const joined = headers[name];
     return joined === undefined ? [] : [joined].flat();
   }

@@ -1,3 +1,4 @@
+import { getEventListeners } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { type SubmitGuardOptions, submitGuard } from "../../src/fetch/index.ts";
@@ -79,6 +80,42 @@ describe("the body that is compared", () => {
       code: "SUBMIT_LOCK_NO_FINGERPRINT",
       status: 500,
     });
+  });
+
+  test("a request whose clone is no copy is refused, and its body is left to the handler", async () => {
+    const ofSameBody = (request: Request) =>
+      Object.defineProperty(order(), "body", { value: request.body });
+    for (const copy of [(request: Request) => request, ofSameBody]) {
+      const request = order();
+      Object.defineProperty(request, "clone", { value: () => copy(request) });
+      const post = open().guard.protect(placed);
+      await expect(post(request)).rejects.toMatchObject({
+        code: "SUBMIT_LOCK_NO_FINGERPRINT",
+        message: expect.stringContaining("request.clone() returns no copy"),
+      });
+      expect(request.bodyUsed).toBe(false);
+    }
+  });
+
+  test("a request that gets another signal when it is cloned keeps no listener on its first one", async () => {
+    const request = order();
+    const [first, second] = [new AbortController().signal, new AbortController().signal];
+    let isCloned = false;
+    const { clone } = request;
+    Object.defineProperties(request, {
+      signal: { get: () => (isCloned ? second : first) },
+      clone: {
+        value: () => {
+          isCloned = true;
+          return clone.call(request);
+        },
+      },
+    });
+    const { guard, whenFree } = open();
+    await (await guard.protect(placed)(request)).text();
+    await whenFree();
+    expect(isCloned).toBe(true);
+    expect([first, second].map((each) => getEventListeners(each, "abort").length)).toEqual([0, 0]);
   });
 
   test.each([true, false])(
@@ -217,7 +254,11 @@ describe("streams", () => {
       () => new Proxy(new Response("a"), { get: (target, name) => Reflect.get(target, name) }),
       1,
     ],
-    ["what is no Response frees its user", () => 7 as never, 2],
+    ["what is no Response frees its user, and its work is not run again", () => 7 as never, 1],
+    ["a page of h3 is no Response, either", () => ({ status: 201, body: "<p>" }) as never, 1],
+    ["nor is nothing at all", () => undefined as never, 1],
+    ["what says that it has failed is run again: h3", () => ({ status: 402 }) as never, 2],
+    ["what says that it has failed is run again: Elysia", () => ({ code: 402 }) as never, 2],
     [
       "one that fails at once is no answer",
       () => new Response(new ReadableStream({ pull: () => Promise.reject(new Error("theirs")) })),

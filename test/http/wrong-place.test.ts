@@ -115,6 +115,27 @@ test.each([
   }
 });
 
+test.each(["express", "express, protect"])(
+  "called without next the guard of %s says so, and does not lose the error of a handler later",
+  (guard) => {
+    const call = mounted[guard] as (req: object, res: object) => unknown;
+    expect(() => call({ headers: {} }, { setHeader() {} })).toThrow(
+      /^guard: expected next as its third argument, a function, got undefined$/,
+    );
+  },
+);
+
+test("submitGuard() without options says what it expects, and lists each option of its own", () => {
+  for (const make of [expressGuard, koaGuard, fastifyGuard, fetchGuard]) {
+    const open = (given: unknown) => () => (make as (options: unknown) => unknown)(given);
+    for (const none of [undefined, null]) {
+      expect(open(none)).toThrow(`submitGuard options: expected an object, got ${none}`);
+    }
+    const others = make === fetchGuard ? "onReplay, waitUntil" : "onReplay";
+    expect(open({ ...options, waitUntill: 1 })).toThrow(`${others}, got the unknown option`);
+  }
+});
+
 test("guard(handler) names protect, and on Koa the place of the guard", () => {
   const call = (guard: unknown) => () => (guard as (handler: () => never) => unknown)(never);
   expect(call(mounted["express"])).toThrow(/got a function: write guard\.protect\(handler\)$/);

@@ -1,6 +1,8 @@
 import { execFile } from "node:child_process";
 import { randomUUID } from "node:crypto";
+import { once } from "node:events";
 import { copyFile, mkdir, rename, writeFile } from "node:fs/promises";
+import { connect } from "node:net";
 import { join, resolve } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
@@ -234,6 +236,41 @@ describe.each(nests)("$name", ({ fastify, platform, version }) => {
         const texts = await Promise.all(replies.map((reply) => reply.text()));
         expect(new Set(texts).size).toBe(1);
         expect(bank.charges).toBe(1);
+      });
+    });
+
+    test.each([
+      ["a stream", "/labels", "a label"],
+      ["an answer by hand", "/by-hand", '{"placed":"by hand"}'],
+    ])("sends %s, which a repeat cannot be given", async (_what, unkept, text) => {
+      await withShop(command, async (shop, bank) => {
+        const user = freshUser();
+        const click = () => shop.order(user, { path: unkept, key: "one" });
+        const [first, second] = [await click(), await click()];
+        expect([first.status, await first.text(), second.status]).toEqual([201, text, 409]);
+        expect(bank.charges).toBe(1);
+      });
+    });
+
+    test("compares the query, too", async () => {
+      await withShop(command, async (shop, bank) => {
+        const user = freshUser();
+        const click = (coupon: string) =>
+          shop.order(user, { path: `${path}?coupon=${coupon}`, key: "one" });
+        const statuses = [(await click("A")).status, (await click("B")).status];
+        expect([statuses, bank.charges]).toEqual([[201, 422], 1]);
+      });
+    });
+
+    test("a SIGTERM closes a silent connection after ten seconds", async () => {
+      await withShop(command, async (shop) => {
+        const socket = connect(Number(new URL(shop.url).port), "127.0.0.1");
+        socket.on("error", () => {});
+        await once(socket, "connect");
+        socket.write("POST /returns HTTP/1.1\r\n");
+        await shop.order(freshUser(), { path, key: "one" });
+        shop.terminate();
+        await shop.ended;
       });
     });
 

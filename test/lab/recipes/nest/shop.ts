@@ -10,6 +10,8 @@ import {
   type NestModule,
   Post,
   RequestMethod,
+  Res,
+  StreamableFile,
   UseGuards,
   UseInterceptors,
 } from "@nestjs/common";
@@ -61,7 +63,26 @@ class Orders {
   takeBack(): Promise<object> {
     return pay();
   }
+
+  @Post("labels")
+  @UseGuards(SignedIn)
+  @UseInterceptors(Once)
+  async print(): Promise<StreamableFile> {
+    await pay();
+    return new StreamableFile(Buffer.from("a label"), { type: "text/plain" });
+  }
+
+  @Post("by-hand")
+  @UseGuards(SignedIn)
+  @UseInterceptors(Once)
+  async byHand(response: { status(code: number): { send(body: object): void } }): Promise<void> {
+    await pay();
+    response.status(201).send({ placed: "by hand" });
+  }
 }
+
+// As `@Res()` in front of the parameter.
+Res()(Orders.prototype, "byHand", 0);
 
 @Module({ imports: [SubmitModule], controllers: [Orders] })
 class Shop implements NestModule {
