@@ -79,13 +79,14 @@ describe("two clicks at once, on a store that answers late", () => {
     }
   }
 
-  const open = (ms: number) => {
+  const open = (ms: number, acquireTimeoutMs: number) => {
     const store = new LateStore(ms);
-    return { store, lock: openLock({ store, acquireTimeoutMs: 5_000, commandTimeoutMs: 2_500 }) };
+    const times = { acquireTimeoutMs, commandTimeoutMs: acquireTimeoutMs / 2 };
+    return { store, lock: openLock({ store, ...times }) };
   };
 
   test("are one run, however much of its time the first attempt took", async () => {
-    const [{ lock }, user, outages] = [open(3_000), freshUser(), record("submit-lock:store")];
+    const [{ lock }, user, outages] = [open(3_000, 5_000), freshUser(), record("submit-lock:store")];
     let runs = 0;
     const click = () => lock.once(user, submission, () => ++runs, { waitMs: 30_000 });
     const values = await Promise.all([click(), sleep(20).then(click)]);
@@ -94,7 +95,7 @@ describe("two clicks at once, on a store that answers late", () => {
   });
 
   test("share an attempt, and a repeat of what this process runs is known in an outage", async () => {
-    const [{ lock, store }, user] = [open(300), freshUser()];
+    const [{ lock, store }, user] = [open(100, 1_000), freshUser()];
     const asked = { identity: { id: "x".repeat(22), fingerprint: undefined } };
     const clicks = [1, 2, 3].map(() => lock.acquireOrWait(user, asked, 0));
     const sameSubmission = { outcome: "contended", sameSubmission: true };
