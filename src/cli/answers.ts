@@ -92,7 +92,7 @@ export async function answers({ args, terminal, open }: Context): Promise<undefi
     const { id } = found[0] as Kept;
     const command = `forget --reason ${quoted("a wrong answer")}`;
     lines.push(
-      `Only if an order was not placed, let its retry run: ${args.suggest(command, args.user, undefined, id)}`,
+      `Only if the order of the first row was not placed, let its retry run: ${args.suggest(command, args.user, undefined, id)}`,
     );
   } else {
     lines.push(

@@ -256,10 +256,11 @@ async function lookAtCalls(target: CliTarget, node: ServerPort, info: Info, add:
 
 async function lookAtKeys(connection: CliTarget, args: Arguments, budgetMs: number, add: Add) {
   for (const lock of connection.locks) {
-    const listed = await findLocks(connection, lock, budgetMs).catch(() => undefined);
-    if (listed === undefined)
-      return add("unknown", "keys", "other locks: SCAN failed, or is not permitted (+scan)");
+    const listed = await findLocks(connection, lock, budgetMs).catch((error) => error as Error);
     const under = `under ${lock.keyPrefix}`;
+    if (listed instanceof Error) {
+      return add("unknown", "keys", `the keys ${under} were not looked at: ${listed.message}`);
+    }
     const all = listed.locks.map(({ found }) => found);
     const setBack = all.filter((found) => "clockSetBack" in found).length;
     const foreign = all.filter(({ state }) => state === "foreign");

@@ -201,7 +201,7 @@ export function effectOfFree(found: Found): string {
   const lookFirst = "Look for the order and the payment first.";
   const effects: Readonly<Record<LockState, string>> = {
     working: `free asks the process to stop: it aborts the signal that the handler has, and some handlers do not obey it (ask its developers, or read the route). The next order can start when the lock runs out, in ${longestWait(found)} at most, whether or not this one has stopped: two charges are possible. free undoes nothing that the order has done. ${lookFirst}`,
-    silent: `The lock ends by itself in ${left}. Freeing it will not help the user sooner; it only stops the process from renewing it. ${lookFirst}`,
+    silent: `The lock ends by itself in ${left}. Freeing it without --now will not help the user sooner; it only stops the process from renewing it. ${lookFirst}`,
     unknown: `free without --now ${"clockSetBack" in found ? "cuts the time to ttlMs, as the next click does" : left === "forever" ? "gives it an expiry, ttlMs" : "leaves the user locked out for the time above"}. The lock's holder may still be at work. ${lookFirst}`,
     freed:
       "Wait, then look again: by then the holder has been notified, or its lease has run out. A handler that ignores its signal may still be at work.",

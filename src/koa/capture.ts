@@ -89,8 +89,8 @@ export class ContextCapture implements Capture {
   bodyFailed(): void {
     const { res } = this.#ctx;
     const hasBegun = res.headersSent && res.statusCode === this.#response.head?.status;
-    // If nothing of the answer was sent, the client got none, or Koa's answer to the failure.
     if (hasBegun) return;
+    // None is kept: the client got none, or Koa's answer to the failure.
     this.#payload = undefined;
     this.#response.discard();
   }

@@ -157,7 +157,10 @@ export abstract class UntilAnswered<
     onReport(outcome, cause);
   }
 
-  /** Why there is no answer, before or after the report. */
+  /**
+   * Why there is no answer, as an error that names for how long: at most `#reportAfterMs` until the
+   * report, `#giveUpAfterMs` afterwards. @param closed makes it the error of a lock that was closed.
+   */
   protected failure(closed?: (cause: Error) => Error): Error {
     const boundMs = this.#onReport === undefined ? this.#giveUpAfterMs : this.#reportAfterMs;
     const ageMs = performance.now() - this.startedAt;

@@ -16,7 +16,7 @@ export type LookUp =
   | { readonly outcome: "none" }
   /** It is being processed. */
   | { readonly outcome: "in-flight" }
-  /** It was completed: by an HTTP answer, or by `once`, whose value is `answer.returned`. */
+  /** Completed by an HTTP answer, or by `once`: `answer.returned.value`, if that was kept. */
   | {
       readonly outcome: "completed";
       readonly answer: StoredAnswer;

@@ -215,8 +215,9 @@ describe("as a user with few permissions", () => {
 
   test("doctor says ? of what it may not see, and never ok", async () => {
     const { as } = await checkout();
-    const { code, found, report } = await examine(as);
+    const { code, found, report, text } = await examine(as);
     expect({ code, found }).toEqual({ code: 0, found: ["unknown keys"] });
+    expect(text).toMatch(/the keys under lock:submit: were not looked at: .*checkout \+scan/);
     expect(report.user).toBe("checkout");
     const blind = await checkout("-info");
     expect((await examine(blind.as)).found).toEqual(["unknown info", "unknown keys"]);
