@@ -86,7 +86,11 @@ describe("two clicks at once, on a store that answers late", () => {
   };
 
   test("are one run, however much of its time the first attempt took", async () => {
-    const [{ lock }, user, outages] = [open(3_000, 5_000), freshUser(), record("submit-lock:store")];
+    const [{ lock }, user, outages] = [
+      open(3_000, 5_000),
+      freshUser(),
+      record("submit-lock:store"),
+    ];
     let runs = 0;
     const click = () => lock.once(user, submission, () => ++runs, { waitMs: 30_000 });
     const values = await Promise.all([click(), sleep(20).then(click)]);
