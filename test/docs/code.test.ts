@@ -155,7 +155,7 @@ describe("a quick start", () => {
 
   test.each(starts)("for $name places one order of ten", async ({ code, language }) => {
     // As long as ten submissions take on a busy machine.
-    const slow = code.replace("sleep(500,", "sleep(1_500,");
+    const slow = code.replace("sleep(500,", "sleep(3_000,");
     expect(slow).not.toBe(code);
     const submit = submitTo((await project.serve(`start.${language}`, slow, env())).url);
     // Ten connections that are open already, so that the ten submissions arrive at once.
