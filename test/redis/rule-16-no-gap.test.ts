@@ -15,6 +15,7 @@ import {
   isRelease,
   openFixture,
   openOrder,
+  patient,
 } from "./fixture.ts";
 
 afterEach(closeFixtures);
@@ -31,7 +32,7 @@ end
 return gaps`;
 
 test("rule 16, P9: at no moment is there neither the lock nor the record", async () => {
-  const { lock, proxy } = await openFixture();
+  const { lock, proxy } = await openFixture({ ...patient, commandTimeoutMs: 100 });
   const watcher = ioredis6.connect(sharedRedisPort());
   let [orders, looks] = [0, 0];
   for (let round = 0; round < 10; round++) {

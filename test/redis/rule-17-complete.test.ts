@@ -55,7 +55,7 @@ describe.each(redisClients)(
       await proxy.refuse(false);
       const from = performance.now();
       expect(await completing).toBe("recorded");
-      expect(performance.now() - from).toBeLessThan(3_000);
+      expect(performance.now() - from).toBeLessThan(10_000);
       expect(foundBy(await submit(lock, user))).toBe("order 7");
       expect(await redis.exists(lease.key)).toBe(false);
     });
