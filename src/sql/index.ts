@@ -243,7 +243,14 @@ function resultOf<Value>(row: SubmissionRow, fingerprint: string | undefined): O
 }
 
 function parsed<Value>(json: string): Value {
-  return json === "" ? (undefined as Value) : JSON.parse(json);
+  try {
+    return json === "" ? (undefined as Value) : JSON.parse(json);
+  } catch (cause) {
+    throw new AnswerUnavailableError(
+      "this submission was committed before, and its row holds no JSON, as where NO_BACKSLASH_ESCAPES meets a driver that escapes. It does not run again: look for its effect",
+      { cause },
+    );
+  }
 }
 
 /** A connection that is not UTF-8, such as `charset: "latin1"` of mysql2, would change other characters. */

@@ -1,4 +1,6 @@
+import { once } from "node:events";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { type AddressInfo, createServer, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, describe, expect, onTestFinished, test } from "vitest";
@@ -292,6 +294,36 @@ test("Sentinels that do not answer are named", async () => {
   const args = ["show", "42", "--sentinel", sentinel, "--master", "mymaster"];
   const said = `the master "mymaster" of the Sentinels at ${sentinel}: no Sentinel answered`;
   expectFailure(await runMain(args), 3, said);
+});
+
+test("with rediss:// the master that Sentinels name gets no password in clear text", async () => {
+  let heard = Buffer.alloc(0);
+  const listening = async (onData: (chunk: Buffer, socket: Socket) => void) => {
+    const server = createServer((socket) => {
+      socket.on("error", () => {}).on("data", (chunk) => onData(chunk, socket));
+    }).listen(0, "127.0.0.1");
+    onTestFinished(() => void server.close());
+    await once(server, "listening");
+    return (server.address() as AddressInfo).port;
+  };
+  const master = await listening((chunk, socket) => {
+    heard = Buffer.concat([heard, chunk]);
+    socket.destroy();
+  });
+  const named = `*2\r\n$9\r\n127.0.0.1\r\n$${`${master}`.length}\r\n${master}\r\n`;
+  const sentinel = await listening((chunk, socket) => {
+    for (const _ of chunk.toString().matchAll(/\*\d+\r\n/g)) {
+      socket.write(chunk.includes("get-master-addr-by-name") ? named : "*0\r\n");
+    }
+  });
+  const tls = await forTest(startTls(sentinel));
+  const { authority } = authorityOf(certificate);
+  const args = ["show", "42", "--sentinel", `127.0.0.1:${tls.port}`, "--master", "mymaster"];
+  const env = { REDIS_URL: "rediss://checkout:S3cret@127.0.0.1" };
+  expect((await runMain([...args, "--tls-ca", authority], env)).code).toBe(3);
+  // The record of a TLS handshake.
+  expect(heard[0]).toBe(0x16);
+  expect(heard.toString("latin1")).not.toContain("S3cret");
 });
 
 test("TLS is spoken with rediss:// and the authority of --tls-ca, and nothing else", async () => {

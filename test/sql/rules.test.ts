@@ -184,6 +184,16 @@ await onEachDatabase((db) => {
     expect(await ledgerOf(db, item)).toEqual(oneOrder);
   });
 
+  test("J6: nor is one whose value was damaged", async () => {
+    const { item, submission } = await freshItem(db);
+    await inTransaction(db, (tx) => order(tx, { item, submission }));
+    await db.pool.query(`UPDATE submissions SET value = '{"a' WHERE id = '${submission.id}'`, []);
+    const repeat = inTransaction(db, (again) => order(again, { item, submission }));
+    await expect(repeat).rejects.toMatchObject(unavailable);
+    await expect(table.lookUp(db.pool, submission)).rejects.toMatchObject(unavailable);
+    expect(await ledgerOf(db, item)).toEqual(oneOrder);
+  });
+
   test("J8: whatever is refused, the guard is told to keep no answer; a value leaves it alone", async () => {
     const { item, submission } = await freshItem(db, "one cup");
     let told = 0;

@@ -3,7 +3,7 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { type RedisClient, RedisStore } from "../../src/index.ts";
 import { type IoredisClient, IoredisPort } from "../../src/stores/redis/clients/ioredis.ts";
-import { plainError } from "../../src/stores/redis/clients/port.ts";
+import { isServerError, plainError } from "../../src/stores/redis/clients/port.ts";
 import { acquireReply } from "../../src/stores/redis/commands/acquire.ts";
 import { completeCommand } from "../../src/stores/redis/commands/complete.ts";
 import { releaseCommand } from "../../src/stores/redis/commands/release.ts";
@@ -140,6 +140,21 @@ test("a text that only a server may say is not believed when the client says it"
   expect(toNoAnswer({ kind: "error", error }).kind).toBe("rejected");
 });
 
+test("of a client that a minifier has renamed, the server's errors are told from its own", () => {
+  // As the errors of ioredis 5, whose name is that of their class.
+  const ofClass = (error: Error, className: string) =>
+    Object.defineProperty(error, "name", { get: () => className });
+  const kindOf = (message: string, className = "a") =>
+    toNoAnswer({ kind: "error", error: ofClass(new Error(message), className) });
+  expect(kindOf("OOM command not allowed when used memory > 'maxmemory'.").kind).toBe("rejected");
+  expect(kindOf("NOPERM this user has no permissions")).toMatchObject({ misconfigured: true });
+  expect(kindOf("READONLY You can't write against a read only replica.").kind).toBe("unsent");
+  for (const own of ["Command timed out", "Connection is closed.", 'Protocol error, got "H"']) {
+    expect(isServerError(ofClass(new Error(own), "a"))).toBe(false);
+  }
+  expect(kindOf("OOM said by a wrapper", "TypeError").kind).toBe("unknown");
+});
+
 test.each(["ERR timeout", "UNKILLABLE", "ERR Error running script", "BUSYKEY Target exists"])(
   "%s says nothing about the effect",
   (message) => {
@@ -163,6 +178,11 @@ test.each([
   ["NOPERM this user has no permissions to run the 'eval' command", /permit.*EVAL.*TIME/],
   ["ERR unknown command 'EVAL', with args beginning with: ", /permit.*EVAL.*TIME/],
   ["ERR The user executing the script can't run this command or subcommand", /permit.*EVAL/],
+  [
+    "ERR Unknown Redis command called from script script: 887c0e, on @user_script:1.",
+    /permit.*EVAL/,
+  ],
+  ["ERR unknown command `CLIENT`, with args beginning with: `INFO`", /CLIENT INFO/],
   ["ACL failure in script: User clerk has no permissions to run the 'set' command", /permit.*EVAL/],
 ])("%s is a misconfiguration, and the advice says of what", (message, advice) => {
   const error = Object.assign(new Error(message), { name: "ReplyError" });

@@ -38,11 +38,11 @@ export const refusals: Readonly<
   select: /^NOPERM\b.*'select'|^ERR unknown command ['`]select\b/i,
   database:
     /^ERR (DB index is out of range|invalid DB index|SELECT is not allowed in cluster mode)/,
-  // The last pattern is of servers below 6.2.
-  info: /^NOPERM\b.*'client\|info'|^ERR unknown subcommand .*\bINFO\b/i,
-  // The last two patterns are errors of a command within a script, of older and of newer versions.
+  // The second pattern is of servers below 6.2, the third of those with `rename-command`.
+  info: /^NOPERM\b.*'client\|info'|^ERR unknown subcommand .*\bINFO\b|^ERR unknown command ['`]client\b/i,
+  // The last three patterns are errors of a command within a script, of several versions.
   command:
-    /^NOPERM\b|^ERR unknown command|can't run this command or subcommand|ACL failure in script/,
+    /^NOPERM\b|^ERR unknown command|can't run this command or subcommand|ACL failure in script|Unknown (\w+ )?command called from script/,
 };
 
 /** The meaning of each pattern, with which the caller's error begins. The first match wins. */

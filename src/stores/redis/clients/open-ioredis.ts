@@ -52,6 +52,15 @@ export async function openIoredis(place: Place): Promise<IoredisClient> {
     });
   }
   const sentinels = place.sentinels && { sentinels: [...place.sentinels], name: masterName };
+  // By default ioredis leaves TLS out with Sentinels, and the password would be readable.
+  const tls = place.tls && { enableTLSForSentinelMode: true, sentinelTLS: place.tls };
   const at = sentinels ?? (path === undefined ? { host, port } : { path });
-  return new Redis({ ...login, ...once, ...at, keyPrefix, sentinelRetryStrategy: () => null });
+  return new Redis({
+    ...login,
+    ...tls,
+    ...once,
+    ...at,
+    keyPrefix,
+    sentinelRetryStrategy: () => null,
+  });
 }

@@ -126,9 +126,14 @@ export function plainError(error: unknown): Error {
   return code === undefined ? plain : Object.assign(plain, { code });
 }
 
-/** The server's reply, and so a sign of life. */
+/**
+ * The server's reply, and so a sign of life. A minifier renames the classes of ioredis 5, and with
+ * them the names of their errors; the server's begin with a word in capitals, the client's do not.
+ */
 export function isServerError(error: unknown): error is Error {
-  return error instanceof Error && error.name === "ReplyError";
+  if (!(error instanceof Error)) return false;
+  const isMinified = !error.name.endsWith("Error");
+  return error.name === "ReplyError" || (isMinified && /^[A-Z]{2}[A-Z0-9_]*\b/.test(error.message));
 }
 
 const unwritten =
