@@ -206,8 +206,9 @@ export class ServerPair {
   async lengthen({ key }: Entry, lifeMs: number): Promise<void> {
     const name = this.#name(key);
     const now = await this.#nowMs();
-    this.#blurAt(now, []);
     const isThere = (await this.#real.pexpireat(name, now + lifeMs)) === 1;
+    await this.#learnBlur(now);
+    this.#blurAt(now, []);
     if (!this.#isBlurred) expect(this.#simulated.expire(name, now, now + lifeMs)).toBe(+isThere);
   }
 
