@@ -130,7 +130,7 @@ export class MemoryStore implements LockStore {
     const { command, told } = request;
     if (told === undefined) return;
     const key = recordKey(command);
-    // Deletes what has run out, the oldest first. Another lock's longer life may delay that.
+    // Delete expired answers, oldest first. One with a longer life delays those behind it.
     for (const each of this.#told.keys()) if (live(this.#told, each, now)) break;
     this.#told.delete(key);
     this.#told.set(key, { record: told.record, expiresAt: now + told.lifeMs });
@@ -151,7 +151,7 @@ export class MemoryStore implements LockStore {
     }
     if (isHeld) this.#free(request, entry, now);
     let kind: "recorded" | "late" | "expired" | "duplicate" = isHeld ? "recorded" : "late";
-    // Rule 15, in this order: its own, then too late, and only then another's.
+    // Rule 15, in this order: a record of this run, a late complete, a record of another run.
     if (prior !== undefined && headOf(prior).ownerId === command.ownerId) kind = "recorded";
     else if (expiresAtMs <= now) kind = "expired";
     else if (prior !== undefined) kind = "duplicate";

@@ -7,8 +7,8 @@ import type { ConnectionPair, Route } from "./connection-pair.ts";
 import { isCrossSlot, toNoAnswer, unexpectedReply } from "./redis-errors.ts";
 
 /**
- * How many calls should be in flight to a node. Throughput with 32 and 64 callers, 4 calls being 1:
- * one call 0.56 to 0.71, two 0.77 to 1.06, eight 0.85 to 1.15 (256 callers: 0.76 to 0.84).
+ * How many calls should be in flight to a node. Throughput, relative to 4 calls, with 32 and 64
+ * callers: one call 0.56 to 0.71, two 0.77 to 1.06, eight 0.85 to 1.15 (256 callers: 0.76 to 0.84).
  */
 const defaultCallsAtOnce = 4;
 

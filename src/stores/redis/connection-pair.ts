@@ -25,7 +25,7 @@ const distrustMs = 30_000;
  */
 const silentMs = 1_000;
 
-/** The bound in any other status, and on a Cluster, whose client looks for masters by itself. */
+/** How long in any other status, and on a Cluster, whose client looks for masters by itself. */
 const unusableMs = 5_000;
 
 /** How long no second connection is opened after the server has refused one as too many. */
@@ -41,7 +41,7 @@ export interface Route {
   readonly connection: Connection;
   /** On a Cluster, the name of the server that has the slot; `""` otherwise, or if unknown. */
   readonly node: string;
-  /** The node's own connection, where the request may be in a call that declares no key. */
+  /** Rule 23: the node's own connection, for a call that declares no key; `undefined` without. */
   readonly gatherOn: ServerPort | undefined;
 }
 
@@ -158,7 +158,7 @@ export class ConnectionPair {
       if (!isReady) second.suspect(slot, key, silenceMs);
       const isOfMaster = isReady && !second.isReplica;
       this.#judge(second, isOfMaster, commandTimeoutMs);
-      // `isReplica` may be outdated. While the primary is unusable, only a request can tell.
+      // Try it though `isReplica`, which may be outdated: only the answer to a request tells.
       if (isOfMaster || (isReady && !primaryUsable)) return second;
     }
     return primaryUsable ? primary : undefined;
@@ -215,7 +215,7 @@ export class ConnectionPair {
     failed: (error) => {
       this.#lastErrorOfSecond = error;
       if (!/max number of clients/i.test(error.message)) return;
-      // Ten tries a second in each process would keep a new process of the shop out.
+      // The server is full: ten tries a second would take the room of a starting process.
       this.#secondAt = performance.now() + fullMs;
       this.#closeSecond();
     },

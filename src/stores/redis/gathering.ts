@@ -41,13 +41,13 @@ interface Verdict {
 export class Gathering {
   readonly #client: ClientPort;
   readonly #follow: Follow;
-  /** The client puts it in front of declared keys alone. */
+  /** The client's `keyPrefix`, which the client adds to declared keys alone. */
   readonly prefix: string;
   /** The verdicts: of a Cluster, by node; of one address, by lock, which its times identify. */
   readonly #verdicts = new WeakMap<ServerPort | LockTimes, Verdict>();
   readonly #alone = new Map<number, { readonly name: string; readonly until: number }>();
 
-  /** @param follow notices an answer; without one, the connection counts as silent (rule 9). */
+  /** @param follow watches a call: unanswered, it makes the connection silent (rule 9). */
   constructor(client: ClientPort, follow: Follow = () => {}) {
     this.#client = client;
     this.#follow = follow;
@@ -101,7 +101,7 @@ export class Gathering {
       verdict.askAt = performance.now() + verdict.pauseMs;
       verdict.pauseMs = Math.min(2 * verdict.pauseMs, askAgainMs.most);
       void ask().then((answer) => {
-        // A call of many customers may have been refused since.
+        // A late yes must not overrule a `refusedTogether`, which is final.
         if (verdict.askAt < Number.POSITIVE_INFINITY) verdict.isYes = answer === "yes";
         if (answer === "too old") verdict.askAt = Number.POSITIVE_INFINITY;
       });
@@ -144,7 +144,7 @@ export async function askSharing(
     for (const each of asked) follow(each);
     const [, ...found] = await Promise.all(asked);
     if (found.every((each) => each === value)) return "yes";
-    // A restart or 5 s of silence takes all later keys. Of shards, the first alone has its keys.
+    // A restart or 5 s of silence loses all later keys. On shards, some are behind a missing one.
     if (found.lastIndexOf(value) < found.findIndex((each) => each !== value)) return "no";
   } catch (error) {
     if (!isCrossSlot(error)) return "no";

@@ -45,7 +45,7 @@ export const refusals: Readonly<
     /^NOPERM\b|^ERR unknown command|can't run this command or subcommand|ACL failure in script|Unknown (\w+ )?command called from script/,
 };
 
-/** The meaning of each pattern, with which the caller's error begins. The first match wins. */
+/** Pairs a pattern with the text that begins the caller's error. The first match wins. */
 const misconfigurations: readonly (readonly [RegExp, advice: string])[] = [
   [refusals.password, "Redis did not accept the client's password"],
   [refusals.host, "Redis accepts no client from this host"],

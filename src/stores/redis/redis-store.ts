@@ -60,7 +60,7 @@ function batchesOf(connections: ConnectionPair, acknowledge: Acknowledge | undef
   const calls = acknowledge && 1;
   return {
     complete: new CommandBatch(completeCommand, connections, acknowledge),
-    // Without an acknowledgement: that is asked for behind the second step, the release.
+    // Step one of a split complete. Step two, the release, asks replicas to acknowledge.
     record: new CommandBatch(recordCommand, connections),
     release: new CommandBatch(releaseCommand, connections, undefined, calls),
     tell: new CommandBatch(tellCommand, connections),
@@ -97,10 +97,10 @@ export class RedisStore implements LockStore {
   readonly #replicas: ReplicaWait | undefined;
   readonly #batches: ReturnType<typeof batchesOf>;
   readonly #inOrder: readonly { flush(): void }[];
-  /** On a Cluster, the commands whose complete was written before; a copy goes in two steps. */
+  /** On a Cluster, commands whose complete was written: its repeats are two calls (rule 16). */
   readonly #completed = new WeakSet<LockCommand>();
   #areCompletesToFlush = false;
-  /** Requests for the next `#flush`, completes left out. */
+  /** The number of requests that the next `#flush` writes, completes left out. */
   #waiting = 0;
 
   /**
@@ -194,7 +194,7 @@ export class RedisStore implements LockStore {
     return async () => {
       detach();
       detachReplicas?.();
-      // node-redis connects to the nodes that it finds, even after the application's `close()`.
+      // While node-redis learns a Cluster's nodes, it connects to them, even after its `close()`.
       await within(1_000, Promise.resolve(this.#client.learning));
     };
   }
