@@ -13,9 +13,9 @@ const tooLong = Symbol("longer than the sorted form");
  * One text for all spellings of the same JSON: as `JSON.stringify`, with keys sorted by code unit
  * (RFC 8785). Bytes are `x` and base64, which is not JSON, so they equal no string and no array. In
  * a text of more than 65 536 characters, keys are in the order in which they were sent.
- * @throws NoFingerprintError for a value that JSON cannot show (nothing, a bigint, a `Map`, a
- * promise, a circle), and, with status 422, for one that the client has nested deeper than 64 levels,
- * and for a number that is not finite.
+ * @throws NoFingerprintError for a value that JSON cannot show (`undefined`, a bigint, a `Map`, a
+ * promise, an object that contains itself), and, with status 422, for nesting deeper than 64 levels
+ * and for a number that is not finite, both of which the client has sent.
  */
 export function canonicalJson(value: unknown): string {
   const text = sortedJson(value) ?? (hasBytes(value, 0) ? write(value, 0) : JSON.stringify(value));
@@ -35,7 +35,7 @@ function sortedJson(value: unknown): string | undefined {
 }
 
 /**
- * @param sorted how many characters are left; without it, keys are not sorted.
+ * @param sorted how many more characters may be written with keys sorted; absent for unsorted keys.
  * @returns `undefined` for a value that JSON lacks: left out of an object, `null` in an array.
  */
 function write(value: unknown, depth: number, sorted?: { left: number }): string | undefined {
@@ -74,7 +74,7 @@ function take(sorted: { left: number } | undefined, length: number): void {
   if (sorted.left < 0) throw tooLong;
 }
 
-/** Whether a value contains bytes. Checks the value as `write` does, in less time. */
+/** Whether a value contains bytes. Throws for each value for which `write` throws, in less time. */
 function hasBytes(value: unknown, depth: number): boolean {
   if (typeof value === "string" || value === null) return false;
   if (ArrayBuffer.isView(value)) return true;
@@ -119,7 +119,7 @@ function tooDeep(value: object): NoFingerprintError {
   try {
     JSON.stringify(value);
   } catch (error) {
-    // A RangeError means depth, which the client has sent. A circle can only be from a parser.
+    // A RangeError means depth, which a client can send; a circle can only be made by a parser.
     if (!(error instanceof RangeError)) {
       return new NoFingerprintError(
         'the fingerprint: its payload is in a circle, so a parser has left more than the values that the client sent. Let it leave values alone (attachFieldsToBody: "keyValues" of @fastify/multipart), or set idempotency.fingerprint',
@@ -135,7 +135,7 @@ function quote(text: string): string {
   return /^[ !#-[\]-~]*$/.test(text) ? `"${text}"` : JSON.stringify(text);
 }
 
-/** Whether the prototype is `null` or the `Object.prototype` of any realm, which has none. */
+/** Whether an object has no prototype, or the `Object.prototype` of any realm (which has none). */
 export function isPlain(object: object): boolean {
   const prototype: unknown = Object.getPrototypeOf(object);
   return prototype === null || Object.getPrototypeOf(prototype) === null;

@@ -55,7 +55,7 @@ export abstract class SubmitLockError extends Error {
   }
 }
 
-/** An option or another argument is not acceptable. The message names it and what was expected. */
+/** An option or another argument is not acceptable. The message names it and acceptable values. */
 export class InvalidOptionError extends SubmitLockError {
   override readonly name = "InvalidOptionError";
   readonly code = "SUBMIT_LOCK_INVALID_OPTION";
@@ -83,8 +83,8 @@ export interface ContentionDetails {
 }
 
 /**
- * The key had another holder, a cooldown or a foreign value: in `withLock` until the end of
- * `waitMs`; in `once` at the first attempt, or for the same submission until the end of `waitMs`.
+ * The key had another holder, a cooldown or another program's value. `withLock` tried until the end
+ * of `waitMs`; `once` tried once, or waited for the same submission until the end of `waitMs`.
  */
 export class LockContendedError extends SubmitLockError {
   override readonly name = "LockContendedError";
@@ -93,8 +93,8 @@ export class LockContendedError extends SubmitLockError {
   readonly statusCode = 409;
   readonly expose = false;
   /**
-   * Ms that the key lives unless extended; `Infinity` if it holds no text, 0 with `hasEnded` and
-   * from `SubmissionTable`, whose database does not tell.
+   * How long the key lives unless extended, in ms; `Infinity` if the key is not a string; 0 with
+   * `hasEnded`, and from `SubmissionTable`, where it is unknown.
    */
   readonly expiresInMs: number;
   /** The flag of {@link ContentionDetails}; `true` only from `once` and `SubmissionTable`. */
@@ -117,7 +117,7 @@ export class LockContendedError extends SubmitLockError {
   }
 }
 
-/** From `once` or `SubmissionTable`: made before, with another fingerprint. `work` did not run. */
+/** The submission was made before with another fingerprint: `work` of `once` did not run. */
 export class SubmissionMismatchError extends SubmitLockError {
   override readonly name = "SubmissionMismatchError";
   readonly code = "SUBMIT_LOCK_MISMATCHED";
@@ -149,7 +149,7 @@ export class AnswerUnavailableError extends SubmitLockError {
 /**
  * From `once`: `work` returned a value that JSON cannot say, such as a BigInt, a circle or a
  * function. The submission is recorded as done, without a value, so it does not run again. From
- * `SubmissionTable`: leave the transaction, and nothing has happened.
+ * `SubmissionTable`: let the error roll the transaction back, and nothing has happened.
  */
 export class InvalidValueError extends SubmitLockError {
   override readonly name = "InvalidValueError";
@@ -160,8 +160,8 @@ export class InvalidValueError extends SubmitLockError {
 }
 
 /**
- * The store gave no usable answer in time. `cause` is the store's error, if there is one; a message
- * repeats a text of this package alone.
+ * The store gave no usable answer in time. `cause` is the store's error, if there is one, and may
+ * have a text of Redis or the system; `message` never has.
  */
 export class LockUnavailableError extends SubmitLockError {
   override readonly name = "LockUnavailableError";
@@ -231,8 +231,8 @@ export class AnsweredTwiceError extends SubmitLockError {
 /**
  * A guard cannot compare a request's payload with an earlier one, and the handler did not run.
  *
- * - Status 500: no body parser ran before the guard, or it left an object in a circle; a file is
- *   neither in memory nor hashed; `fingerprint` returned a value that is not JSON, text or bytes;
+ * - Status 500: no body parser ran before the guard, or it left an object that contains itself; a
+ *   file is neither in memory nor hashed; `fingerprint` returned neither JSON nor text nor bytes;
  *   on fetch, the body was read before the guard.
  * - Status 415: no body parser took the request's content type.
  * - Status 413: more than 1 000 files; with `submit-lock/fetch`, more than 1 MiB or 4 096 chunks.

@@ -1,7 +1,7 @@
 /** The `Idempotency-Key` of a request, as {@link parseIdempotencyKey} reads it. */
 export type IdempotencyKey =
   | { readonly kind: "missing" }
-  /** `why` is a sentence for the client, without what it has sent. */
+  /** `why` is a sentence for the client, which does not repeat the header. */
   | { readonly kind: "invalid"; readonly why: string }
   | { readonly kind: "key"; readonly key: string };
 
@@ -28,8 +28,8 @@ const bare = /^[!#-+\--:<-~]+$/;
  * await lock.once(user.id, { id: `pay:${header.key}` }, () => pay(payment));
  * ```
  *
- * @param lines the lines of the header as they were sent, such as Node's `headersDistinct` has them, or
- * the only one. Joined by a comma, as in `headers`, the lines `"a` and `b"` would read as one key.
+ * @param lines the header's lines as they were sent, such as Node's `headersDistinct` has them, or
+ * its only line. Joined by a comma, as in `headers`, the lines `"a` and `b"` would read as one key.
  */
 export function parseIdempotencyKey(
   lines?: string | readonly string[] | null | undefined,

@@ -1,6 +1,6 @@
 import { isSubmitLockError } from "./errors.ts";
 
-/** The stable codes of refusals; the last two are those of errors alone, from {@link problemOf}. */
+/** The stable codes of refusals. The last two are only of errors: {@link problemOf} has them. */
 export type ProblemCode =
   | "submit_anonymous"
   | "submit_contended"
@@ -45,7 +45,7 @@ export interface Anonymous extends Refused {
 /** A 409. Unless a flag says otherwise, another submission of the user holds the lock. */
 export interface Contended extends Refused {
   readonly reason: "contended";
-  /** How long the user's key has to live unless it is extended, in ms; `Infinity` for no end. */
+  /** How long the key lives unless extended, in ms; `Infinity` if the key is not a string. */
   readonly expiresInMs: number;
   /** The request repeats a submission that is in flight, has ended or was completed. */
   readonly sameSubmission: boolean;
@@ -57,7 +57,7 @@ export interface Contended extends Refused {
   readonly isCooldown: boolean;
 }
 
-/** No id was sent where one is required, or a key or an id is unfit. */
+/** No `Idempotency-Key` or submission id was sent where one is required, or it is invalid. */
 export interface KeyMissing extends Refused {
   readonly reason: "key-missing" | "key-invalid" | "id-invalid";
   /** A sentence about the form of a key or an id, never with the value that was sent. */
@@ -85,7 +85,7 @@ export type RefusalReason<Each extends Refusal = Refusal> = Each extends Refusal
 
 /**
  * Whether a client that sends this `Accept` prefers a page to a problem document (RFC 9110, section
- * 12.5.1). The `accepts` of Express 4 and Koa takes time by the square of the header's length.
+ * 12.5.1). Replaces `accepts` of Express 4 and Koa, in which a long header could block the process.
  */
 export function prefersHtml(accept = "*/*"): boolean {
   const ranges = accept.split(",").map((range, order) => {
@@ -113,8 +113,8 @@ type ErrorReason =
   | { readonly reason: "incomparable"; readonly status: 413 | 415 | 422 };
 
 /**
- * The answer of a guard with `submissionId` and without `docs` for an error of `once`, `withLock`
- * or a lease, or for one that a lost lease has caused. Send its `status`, `headers` and `body`.
+ * Makes the answer that a guard with `submissionId`, without `docs`, would give for an error of
+ * `once`, `withLock` or a lease, or one that a lost lease caused. Send `status`, `headers`, `body`.
  *
  * @example
  * ```ts
@@ -206,7 +206,7 @@ const incomparable = {
   422: ["Unprocessable Content", "is nested too deep, or has a number that is too large"],
 } as const;
 
-/** The parts of a problem document, and of its page, whose usual heading may be left out. */
+/** The parts of a problem document and its page. Without `heading` the page has the usual one. */
 type Content = [
   head: [status: number, code: ProblemCode, retryAfterS?: number],
   title: string,
@@ -217,7 +217,7 @@ type Content = [
 
 /**
  * The text tells the client what to do, and never mentions the owner id, the lock's key or Redis. The
- * titles are those of draft-ietf-httpapi-idempotency-key-header-07, section 2.7, as far as they go.
+ * titles are of draft-ietf-httpapi-idempotency-key-header-07, section 2.7, where it has one.
  */
 function contentOf(refusal: RefusalReason | ErrorReason, isDerived: boolean): Content {
   switch (refusal.reason) {

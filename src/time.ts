@@ -31,7 +31,7 @@ interface Timers {
   readonly sleep: typeof nodeSleep;
 }
 
-/** The way in for the virtual time of this package's own tests. */
+/** Called by this package's own tests, which run on a virtual time. */
 export function replaceTimers(timers: Timers): void {
   ({ setTimeout, clearTimeout, setImmediate, sleep } = timers);
 }

@@ -14,7 +14,7 @@ export function inNeutralContext<Args extends unknown[], Result>(
   return neutral.runInAsyncScope(fn, undefined, ...args);
 }
 
-/** An attempt, a lease, a release, a complete or a response's end: due at a monotonic time. */
+/** The base of attempts, leases, releases, completes and response ends: each is due at a time. */
 export abstract class Timer {
   // The neighbours in a slot's ring. Private, so that a printed timer does not show all others.
   #before: Timer | undefined;
@@ -126,7 +126,7 @@ export class TimerWheel<Kind extends Timer = Timer> {
     this.#armedFor = Number.POSITIVE_INFINITY;
     this.#firedUpTo = upTo;
     try {
-      // A timer that an `onDue` sets is put into a slot after `upTo`.
+      // A timer that an `onDue` sets is put into a slot after `upTo`, so this loop ends.
       for (const [number, slot] of this.#slots) {
         if (number > upTo) continue;
         for (let each = Timer.next(slot); each !== slot; each = Timer.next(slot)) {

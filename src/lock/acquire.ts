@@ -9,8 +9,8 @@ import { type CallerCommand, type LockRuntime, publish, toLockError, write } fro
 import type { AcquireReply, AcquireRequest, Answered, NoAnswer } from "./store.ts";
 
 /**
- * Called once, within `acquireTimeoutMs`. `holderId`: the owner id of a holder at work on the same
- * submission.
+ * Receives the end of an attempt, within `acquireTimeoutMs`. `holderId`: the owner id of a holder
+ * that is at work on the same submission.
  */
 export type OnEnd = (attempt: SubmissionAttempt, holderId: string | undefined) => void;
 
@@ -88,7 +88,7 @@ export class Acquiring extends Timer {
       case "taken":
       case "mine": {
         const now = this.#clock.now();
-        // Rule 3: too late. The caller was promised an answer within `acquireTimeoutMs`.
+        // Rule 3: retire a late grant. The caller was promised an answer within `acquireTimeoutMs`.
         if (now >= this.#endsAt) {
           this.#unavailable({ isHeld: true });
           break;
@@ -136,7 +136,7 @@ export class Acquiring extends Timer {
     if (reply.kind !== "outOfWindow" && !isFinal) this.#lastFailure = reply;
     let atOnce = false;
     if (reply.kind === "outOfWindow") {
-      // The store has learned its server's clock from this answer: the next deadline will be right.
+      // Send again at once: from this answer the store knows the clock, and sets a right deadline.
       atOnce = !this.#wasOutOfWindow;
       this.#wasOutOfWindow = true;
     } else if (reply.kind === "unknown") {
@@ -185,7 +185,7 @@ export class Acquiring extends Timer {
       });
     }
     if (attempt.outcome !== "acquired") {
-      // Rule 5: retire what holds the key, or may take it later.
+      // Rule 5: retire the attempt's requests: one holds the key, or may still take it.
       if (isHeld || !this.#command.inFlight.isEmpty) {
         new Releasing(this.#runtime, this.#command).begin();
       }

@@ -11,13 +11,13 @@ export interface AcquireMessage extends OfKey {
   readonly outcome: "acquired" | "contended" | "completed" | "mismatched" | "unavailable";
   /** How long the attempt took. Every duration of a message is in milliseconds. */
   readonly durationMs: number;
-  /** How many requests it took: more after a lost or late reply; 0 where it shared an attempt. */
+  /** How many requests were sent: 1, more after a lost or late reply, 0 for a shared attempt. */
   readonly copies: number;
   /** `acquired`: a reply was lost or late, so the acquire was sent again with the same owner id. */
   readonly confirmed: boolean;
   /** `acquired`: the lease's fencing token, where the store has one. */
   readonly fencingToken: number | undefined;
-  /** `contended`: how long the key lives unless it is extended; `Infinity` if it holds no text. */
+  /** `contended`: how long the key lives unless extended; `Infinity` if the key is not a string. */
   readonly expiresInMs: number | undefined;
   /** `unavailable`: the reason. */
   readonly cause: Error | undefined;
@@ -100,8 +100,8 @@ export interface LostMessage extends OfKey {
 /** Published on `submit-lock:retire` when a retire of an acquire's copies in flight has ended. */
 export interface RetireMessage extends OfKey {
   /**
-   * `final`: no copy can take effect any more. `abandoned`: a copy may take the key, which runs
-   * out.
+   * `final`: no copy can take effect any more. `abandoned`: a copy may still take the key, which
+   * then expires.
    */
   readonly outcome: "final" | "abandoned";
   readonly durationMs: number;
@@ -135,8 +135,8 @@ export interface StoreMessage {
 
 /**
  * Published on `submit-lock:refusal` when a guard refuses a request whose client waits, also where
- * the application's error handler answers. A request that is repeated has none, and one that runs
- * has one only if it fails because its lease is lost (`submit_lock_lost`).
+ * the application's error handler answers. No message is about a request that gets a kept or told
+ * answer; about one that runs, only if it fails because its lease is lost (`submit_lock_lost`).
  */
 export interface RefusalMessage {
   /** The value of the header `Submit-Lock-Code`. */

@@ -23,7 +23,7 @@ const maxPendingLength = 8 * 1024 * 1024;
 
 /**
  * Rule 17: a complete is sent until it is answered, and requests in flight are retired only after
- * that: an earlier release could leave neither record nor lock.
+ * that: an earlier release could leave neither record nor lock, and a retry would run.
  *
  * ```
  * answered ────▶ recorded, late, expired, duplicate; unconfirmed where the store cannot record
@@ -102,7 +102,7 @@ export class Completing extends UntilAnswered<CompleteRequest, CompleteReply, Co
   drop(): void {
     this.end(
       "unconfirmed",
-      (cause) => new LockClosedError("close() waited, and gave up keeping an answer", { cause }),
+      (cause) => new LockClosedError("close() stopped sending an unanswered complete", { cause }),
     );
   }
 
@@ -113,7 +113,7 @@ export class Completing extends UntilAnswered<CompleteRequest, CompleteReply, Co
     this.hasEnded = true;
     this.runtime.completeTimers.clear(this);
     this.runtime.pendingRecordLength -= this.#record.length;
-    // Published here and not in `report`: the caller may have been told `unconfirmed` long before.
+    // Published here and not in `report`: the caller may have got `unconfirmed` long before.
     if (completeChannel.hasSubscribers) {
       const durationMs = performance.now() - this.startedAt;
       const cause = outcome === "unconfirmed" ? this.failure(closed) : undefined;

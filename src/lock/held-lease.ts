@@ -19,8 +19,8 @@ import {
 import type { LockTimes, OwnedReply } from "./store.ts";
 
 /**
- * Rule 7: the time of one attempt and its lease, in ms: the larger of what the monotonic and the wall
- * clock say since its start. While a machine sleeps, only its wall clock goes on, as Redis' does.
+ * Rule 7: the clock of one attempt and its lease, in ms. It follows the monotonic or wall clock,
+ * whichever is ahead: while a machine sleeps, only its wall clock advances, as Redis' does.
  */
 export class LeaseClock {
   readonly startedAt: number = performance.now();
@@ -52,7 +52,7 @@ class Validity {
     this.renewed(startedAt);
   }
 
-  /** Answers may overtake each other. @param sentAt when the answered request was sent. */
+  /** Called for each extend that succeeded, in any order. @param sentAt when it was sent. */
   renewed(sentAt: number): void {
     const { maxHoldMs, ttlMs } = this.#times;
     this.silentSince = undefined;
@@ -92,7 +92,7 @@ export class HeldLease extends Timer {
   readonly fencingToken: number | undefined;
   readonly clock: LeaseClock;
   readonly validity: Validity;
-  /** A request of the acquire was in flight: it may take the key again after another owner. */
+  /** At the grant, a request of the acquire was still in flight: it may take the key once more. */
   readonly #mayBeRetaken: boolean;
   readonly #storeOffsetMs: number;
   #lost: LockLostError | undefined;
@@ -108,8 +108,8 @@ export class HeldLease extends Timer {
   #retired: Promise<Parameters<OnReleased>> | undefined;
 
   /**
-   * @param storeOffsetMs the store's time at the acquire, less the lease clock's at its answer. So a
-   * cooldown never ends too late, and ends earlier by the time for which the answer was not read.
+   * @param storeOffsetMs the store's time when it granted the lock, less the lease clock's when the
+   * answer was read. A late answer makes a cooldown end earlier, never later.
    */
   constructor(
     runtime: LockRuntime,
@@ -129,7 +129,7 @@ export class HeldLease extends Timer {
     this.#setTimer();
   }
 
-  /** Its parts are made on first use, because most handlers never look at the signal. */
+  /** The signal of the lease, made on first use, because most handlers never look at it. */
   get signal(): AbortSignal {
     this.look();
     if (this.#aborter === undefined) {
@@ -146,8 +146,8 @@ export class HeldLease extends Timer {
   }
 
   /**
-   * Rule 7: the clock decides when the holder asks. A process that was stopped may give its handler
-   * an answer before it fires the lease's timer: the handler would place a second order.
+   * Rule 7: loses the lease if its time is over, although its timer has not fired. A process that
+   * was stopped may run the handler before that timer, and the handler would place a second order.
    */
   look(): void {
     if (this.clock.now() >= this.validity.notifyAt) this.lose(this.#endReason);
@@ -180,7 +180,7 @@ export class HeldLease extends Timer {
     const { clock } = this;
     const { validUntil } = this.validity;
     const isValid = () => clock.now() < validUntil;
-    // With a wall clock that was set forward, the cooldown would last too long.
+    // No cooldown after `validUntil`: if the wall clock was set forward, it would last too long.
     const cooldownUntilMs = cooldownMs > 0 && isValid() ? this.#storeTimeMs() + cooldownMs : 0;
     const { command, runtime } = this;
     const record =
@@ -212,7 +212,7 @@ export class HeldLease extends Timer {
       this.#orderEnds();
     } else this.runtime.active.done();
     this.#isReleased = true;
-    // Rule 17: the watchdog keeps the lock until the complete is answered, or `patienceMs` over.
+    // Rule 17: the watchdog keeps the lock until the complete is answered, `patienceMs` at most.
     this.#extendUntil = now + patienceMs(this.command.times);
     completing.begin();
   }
@@ -324,7 +324,7 @@ export class HeldLease extends Timer {
     // Any other answer is a failure: the timer is already set for the next try.
     if (kind !== "done") return;
     // Rule 7: our owner id in the key proves that no other held it in between, even after the lease
-    // has expired. It does not where a late request of the acquire may have taken the key again.
+    // has expired. It proves nothing if a late request of our acquire may have taken the key again.
     if (this.#mayBeRetaken && this.clock.now() >= this.validity.validUntil) {
       this.#end("expired");
       return;
@@ -333,7 +333,7 @@ export class HeldLease extends Timer {
     this.#setTimer();
   }
 
-  /** Rule 17: after `complete` an extend may meet the complete's own effect, so nothing is lost. */
+  /** Rule 17: after `complete`, a key that is gone was released by it, so the lease is not lost. */
   #end(reason: LostReason): void {
     if (this.#isReleased) this.#unwatch();
     else this.lose(reason);

@@ -6,7 +6,7 @@ import type { LostReason } from "../errors.ts";
  * `Infinity` (`null` in JSON). An `id` is the argument of `free`, and never a whole owner id: the
  * first 8 hex digits of the owner id or, for a value that is not ours, of a SHA-1 of the value (of
  * the key's name if it holds no text) and its moment of expiry. Without an expiry the value is
- * hashed alone, so that a newer lock with the same value has the same id.
+ * hashed alone: then a newer lock with the same value has the same id.
  */
 export type Inspection = (
   | { readonly state: "free" }
@@ -36,7 +36,7 @@ export interface HeldInspection {
   readonly id: string;
   /** The process that took it, such as `web-3:4711`; `""` if the value names none. */
   readonly holder: string;
-  /** How long it is held. `undefined`, like `renewedMs` and `endsInMs`, if no times are known. */
+  /** The lock's age. `undefined`, like `renewedMs` and `endsInMs`, if the value has no times. */
   readonly heldMs: number | undefined;
   /** How long ago it was renewed; much more than `ttlMs` / 3 means that renewals are missing. */
   readonly renewedMs: number | undefined;
@@ -59,7 +59,7 @@ export interface FreedInspection {
   readonly reason: string;
   /** How long until the key runs out, and the user's lock can be acquired again. */
   readonly expiresInMs: number;
-  /** The store's clock was set back: the life is above 300 s, to which the next attempt cuts it. */
+  /** The store's clock was set back: the key lives longer than 300 s, until the next attempt. */
   readonly clockSetBack?: true;
 }
 
@@ -68,7 +68,7 @@ export interface CooldownInspection {
   readonly state: "cooldown";
   readonly id: string;
   readonly expiresInMs: number;
-  /** The store's clock was set back: the life is above 60 s, to which the next attempt cuts it. */
+  /** The store's clock was set back: the key lives longer than 60 s, until the next attempt. */
   readonly clockSetBack?: true;
 }
 
@@ -77,7 +77,7 @@ export interface ForeignInspection {
   readonly state: "foreign";
   readonly id: string;
   readonly expiresInMs: number;
-  /** The first 16 bytes of the value, which may tell its program; `undefined` with `notText`. */
+  /** The first 16 bytes of the value, which may show who wrote it; `undefined` with `notText`. */
   readonly valueStart?: string;
   /** `true` for a list, a hash or another type that is not text, so no lock. `free` deletes it. */
   readonly notText?: true;

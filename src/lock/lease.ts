@@ -27,7 +27,7 @@ export type Attempt =
     }
   | {
       readonly outcome: "contended";
-      /** How long the key lives unless it is extended, in ms; `Infinity` if it holds no text. */
+      /** How long the key lives unless extended, in ms; `Infinity` if the key is not a string. */
       readonly expiresInMs: number;
       /** The holder has the lock for the same submission. */
       readonly sameSubmission?: boolean | undefined;
@@ -89,7 +89,7 @@ export interface Lease {
   readonly fencingToken: number | undefined;
   /**
    * The submission, as `identify` or `submission` of a guarded request has it, for
-   * `SubmissionTable` of `submit-lock/sql`. `undefined` for a lock alone.
+   * `SubmissionTable` of `submit-lock/sql`. `undefined` for a lease without a submission.
    */
   readonly submission: SubmissionIdentity | undefined;
   /** How long the lease is valid unless extended, in ms; 0 once lost, released or completed. */
@@ -97,7 +97,7 @@ export interface Lease {
   /**
    * Releases the lock. Never rejects and need not be awaited: it settles within about
    * `acquireTimeoutMs`, and goes on in the background if Redis is silent. A second call returns the
-   * promise of the first. After `complete`, it settles with that promise.
+   * promise of the first. After `complete`, it settles when the complete does.
    * @throws InvalidOptionError for an invalid option.
    */
   release(options?: ReleaseOptions & ToldOptions): Promise<ReleaseOutcome>;
@@ -113,19 +113,19 @@ export interface Lease {
   [Symbol.asyncDispose](): Promise<void>;
 }
 
-/** The work under the lock. */
+/** A function that `withLock` or `once` runs while its lease holds the lock. */
 export type LockedWork<Result> = (lease: Lease) => Result | PromiseLike<Result>;
 
 /** Options of `release` and `complete`. */
 export interface ReleaseOptions {
   /**
-   * For how long every acquire for the user is contended, in milliseconds; 0 to 60 000. Only a
-   * lease that is still held leaves a cooldown. @defaultValue 0
+   * For how long after the end of this lease every acquire for the user is contended, in ms; 0 to
+   * 60 000. Only a lease that is still held leaves a cooldown. @defaultValue 0
    */
   readonly cooldownMs?: number | undefined;
 }
 
-/** More options of `release`. */
+/** An option of `release` alone. */
 export interface ToldOptions {
   /**
    * The answer of this run, for callers of `acquireOrWait` that wait for its end. It is not kept: a
@@ -170,7 +170,7 @@ export class UserLease implements Lease {
     const cooldownMs = options === undefined ? 0 : this.#cooldownMs("release", options);
     const { told } = options ?? {};
     if (told !== undefined) checkAnswer(told);
-    // The record says that the submission is done: no retry runs, although the handler lets go.
+    // The order is placed, so keep a record without an answer: after a mere release a retry runs.
     if (this.#isPlaced) void this.#complete({ status: 100 }, cooldownMs);
     // Rule 17: the first call of complete or release decides.
     this.#released ??= this.#completed?.then(asReleased);
@@ -207,7 +207,7 @@ export class UserLease implements Lease {
     return this.#complete(answer, cooldownMs);
   }
 
-  /** Used by `check` and a lock that was closed. Static, like the next: holders do not see it. */
+  /** For `check` and a closed lock. Static, like the next two, so that handlers do not see it. */
   static heldOf(lease: Lease): HeldLease {
     return (lease as UserLease).#held;
   }
@@ -234,7 +234,7 @@ export class UserLease implements Lease {
     try {
       this.#held.complete(content, cooldownMs, settle);
     } catch (error) {
-      // The lease has no submission: `release` still works.
+      // The lease has no submission: `release` must still work.
       this.#completed = undefined;
       throw error;
     }

@@ -8,7 +8,7 @@ export const explanations: Record<LostReason, string> = {
   overtaken: "the key was gone or held another value",
   freed: "a person has taken the lock away",
   "max-hold": "it cannot be extended beyond maxHoldMs",
-  closed: "the lock was closed, and waited no longer",
+  closed: "close() was called, and its timeoutMs ended before the lease",
 };
 
 /** Calls `look` before the signal says whether, or why, it is aborted. */
@@ -36,7 +36,7 @@ export function lookedAt(signal: AbortSignal, look: () => void): void {
 /** How long, in ms, `inspect` shows an order that has outlived its lock and never ends. */
 const outlivedMs = 3_600_000;
 
-/** Rule 19: traces an order whose lock has run out. @param endedAtMs the store's time. */
+/** Rule 19: makes `inspect` show an order without a lock. @param endedAtMs the store's time. */
 export function outlives(
   runtime: LockRuntime,
   command: CallerCommand,
@@ -59,7 +59,7 @@ export function orderEnds(runtime: LockRuntime, command: CallerCommand): void {
   writeTrace(runtime, command, undefined, 2 * patienceMs(command.times));
 }
 
-/** Sent once: only a person reads the trace, and one whose end was lost runs out in an hour. */
+/** Sends a trace or its end once: only a person reads it, and without its end it expires. */
 function writeTrace(
   { store, traces }: LockRuntime,
   command: CallerCommand,

@@ -59,7 +59,7 @@ export interface ForgetOptions {
 /**
  * The outcome of a `forget`. `forgotten`: the record with this answer is gone, and the next retry
  * runs. `none`: no answer was kept. `in-flight`: the submission is under way; nothing was done.
- * `changed`: another run has recorded since the look; nothing was done.
+ * `changed`: another run has recorded its answer after the record was read; nothing was done.
  */
 export type ForgetResult =
   | { readonly outcome: "forgotten"; readonly answer: StoredAnswer; readonly ageMs: number }
@@ -73,7 +73,7 @@ export interface LockStats {
   readonly attempting: number;
   /** Leases that are not lost, and for which neither `release` nor `complete` was called. */
   readonly held: number;
-  /** Releases, retires and completes that are still sent, except releases that Redis has denied. */
+  /** Releases, retires and completes not yet answered; without releases that Redis has denied. */
   readonly retiring: number;
   /** Requests and calls of `once` that wait for the end of the same submission; at most 1 000. */
   readonly waiting: number;
@@ -101,7 +101,7 @@ export async function free(
 ): Promise<FreeResult> {
   checkOptionNames("free", options, ["id", "by", "reason", "now"]);
   const { id, now = false } = options;
-  // An owner id has 36 characters, and a SHA-1 40.
+  // Up to 40 characters: an owner id has 36, and the SHA-1 of a foreign value 40.
   if (typeof id !== "string" || !/^[0-9a-f]{8}[0-9a-f-]{0,32}$/i.test(id)) {
     throw invalidOption("id", "at least 8 hex digits, as inspect gives them", id);
   }
@@ -111,7 +111,7 @@ export async function free(
   return (await ask<FreeReply>(store, "free", command, asked)).result;
 }
 
-/** Deletes the record that it has read. @param recordsOf returns the places where it may be. */
+/** Reads a record and deletes that one alone. @param recordsOf returns the places to look in. */
 export async function forget(
   { seal, store }: LockRuntime,
   recordsOf: (id: string) => readonly CallerCommand[],
@@ -159,7 +159,7 @@ export function statsOf(
   };
 }
 
-/** @param completes whether the lease of a submission is completed, or released. */
+/** Takes, extends and ends a throwaway lock. @param completes by a complete, else by a release. */
 export async function check(
   runtime: LockRuntime,
   command: CallerCommand,
@@ -176,7 +176,7 @@ export async function check(
     );
   }
   const held = UserLease.heldOf(attempt.lease);
-  // 1 ms more than the key's life: an extend to the life that it has would write nothing.
+  // 1 ms more than the key's life: otherwise the extend may write nothing, and so test nothing.
   const longer = { ...command, times: { ...times, ttlMs: times.ttlMs + 1 } };
   const extended = await within(
     times.acquireTimeoutMs,

@@ -17,7 +17,7 @@ import { ownHolder } from "./waiting.ts";
 export interface OnceOptions {
   /**
    * How long to wait for the value while the same submission is in flight, in ms; 0 to 30 000.
-   * Another submission's lock is an error at once, a silent Redis after `acquireTimeoutMs`.
+   * A lock of another submission is an error at once, a silent Redis one after `acquireTimeoutMs`.
    * @defaultValue 5 000
    */
   readonly waitMs?: number | undefined;
@@ -30,7 +30,7 @@ export interface OnceResult<Value> {
    * string, and a member that is `undefined` or a function is absent.
    */
   readonly value: Value;
-  /** `false` where this call has run `work`, `true` where the value is that of an earlier call. */
+  /** `false` where this call has run `work`, `true` where the value is from an earlier call. */
   readonly replayed: boolean;
   /** How long ago the value was kept, by the store's clock in milliseconds; 0 unless replayed. */
   readonly ageMs: number;
@@ -88,7 +88,7 @@ export async function once<Value>(
         attempt.inFlight,
       );
     case "told":
-      // A guard has told its repeats an HTTP answer, which is not a value of `once`.
+      // The run was a guard's, and has told its HTTP answer, which is not a value of `once`.
       throw contendedError({ expiresInMs: 0, sameSubmission: true, hasEnded: true }, "");
   }
 }

@@ -40,7 +40,7 @@ export interface RecordContent extends AnswerToStore {
   readonly json?: string | undefined;
 }
 
-/** @throws InvalidOptionError naming the member, what was expected and what came. */
+/** @throws InvalidOptionError that names the member, the expected values and the given one. */
 export function checkAnswer(answer: AnswerToStore): void {
   checkOptionNames("answer", answer, ["status", "headers", "body"]);
   const { status, headers = {}, body } = answer;
@@ -75,7 +75,7 @@ function isHeaderValue(value: unknown): boolean {
   return typeof value === "string";
 }
 
-/** A record's version, fingerprint and owner id, and the sign by which scripts know a record. */
+/** A record's version, fingerprint, owner id and `=`. Scripts know a record by version and `=`. */
 const head = /^1[\w-]{22}[0-9a-f-]{36}=/;
 const headLength = 60;
 /** Behind the head: the hexadecimal digits of the length, in bytes, of the description. */
@@ -223,7 +223,7 @@ const remedies: Readonly<Record<Unreadable, string>> = {
 /** The longest value of `once` that is kept, as JSON in UTF-8. */
 export const maxValueBytes = 1_048_576;
 
-/** Returns `""` for `undefined`, and an error, with `consequence`, for what JSON cannot say. */
+/** Returns a value as JSON, `""` for `undefined`, or an error with `consequence` if JSON cannot. */
 export function jsonOf(value: unknown, consequence: string): string | InvalidValueError {
   if (value === undefined) return "";
   let cause: unknown;

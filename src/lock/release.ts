@@ -12,7 +12,7 @@ import {
 } from "./runtime.ts";
 import type { LockRequest, NoAnswer, OwnedReply, RecordBytes, ReleaseRequest } from "./store.ts";
 
-/** The pause, in ms, before a request is sent again: unwritten, connection lost, or retiring. */
+/** The pause, in ms, after a request that was not written, or lost its connection, or retires. */
 const retryEveryMs = 50;
 
 /** The longest pause, in ms, after errors of the server: 50, 100, 200, … up to this. */
@@ -28,7 +28,8 @@ const toldMs = 1_000;
 export type OnReport<Outcome> = (outcome: Outcome | "unconfirmed", cause?: Error) => void;
 
 /**
- * A release or a complete, sent until the store has executed it, also after the report.
+ * A release or a complete, sent until the store has executed it, also after its caller has got
+ * `unconfirmed`.
  *
  * ```
  * sent ── answered ─────────────────────────▶ decided by the subclass
@@ -88,7 +89,7 @@ export abstract class UntilAnswered<
 
   protected abstract executed(reply: Exclude<Reply, NoAnswer>, request: Request): void;
 
-  /** No further request is sent: `giveUpAfterMs` is over, unless the subclass says otherwise. */
+  /** Stops the sending: called once `giveUpAfterMs` is over, or earlier by the subclass itself. */
   protected abstract end(): void;
 
   /** Called when the store first says that it does not permit the command. */
@@ -158,8 +159,8 @@ export abstract class UntilAnswered<
   }
 
   /**
-   * Why there is no answer, as an error that names for how long: at most `#reportAfterMs` until the
-   * report, `#giveUpAfterMs` afterwards. @param closed makes it the error of a lock that was closed.
+   * Returns an error that says why and for how long no answer came. That time is capped: at
+   * `#reportAfterMs` until the report, then at `#giveUpAfterMs`. @param closed wraps the error.
    */
   protected failure(closed?: (cause: Error) => Error): Error {
     const boundMs = this.#onReport === undefined ? this.#giveUpAfterMs : this.#reportAfterMs;
@@ -178,7 +179,7 @@ interface Request extends ReleaseRequest {
 }
 
 interface ReleaseEnds {
-  /** Whether only this release can have deleted the key until now. */
+  /** Whether the lease could still be valid: then only this release can have deleted the key. */
   readonly isValid?: () => boolean;
   readonly onReleased?: OnReleased | undefined;
   readonly cooldownUntilMs?: number;
@@ -232,7 +233,7 @@ export class Releasing extends UntilAnswered<Request, OwnedReply, ReleaseOutcome
       told: this.#told,
       answer: (reply) => this.answered(request, reply),
     };
-    // Rule 25: only the first send tells. An answer that cannot be written must not keep the lock.
+    // Rule 25: only the first request tells the answer: if Redis refuses it, the next one releases.
     this.#told = undefined;
     return request;
   }
@@ -245,7 +246,7 @@ export class Releasing extends UntilAnswered<Request, OwnedReply, ReleaseOutcome
     this.report(kind === "done" || isOurDoing ? "released" : kind);
     // Rule 19: requests after the first answer only retire, and a retire sets no cooldown.
     this.#cooldownUntilMs = 0;
-    // Rule 6: a request that the store executes after its deadline takes no effect.
+    // Rule 6: their deadlines are over, so that no request in flight can take effect any more.
     if (reply.storeTimeMs > request.inFlightUntilMs) this.end("final");
   }
 

@@ -12,9 +12,9 @@ import { pauseBeforeRetry } from "./waiting.ts";
 
 /** The state of a submission. */
 export type LookUp =
-  /** It is not being processed, and no answer is kept. */
+  /** The submission is not being processed, and no answer is kept. */
   | { readonly outcome: "none" }
-  /** It is being processed. */
+  /** The submission is being processed. */
   | { readonly outcome: "in-flight" }
   /** Completed by an HTTP answer, or by `once`: `answer.returned.value`, if that was kept. */
   | {
@@ -38,7 +38,7 @@ type Seen =
   /** The run for which the caller waits has ended, and left this answer for it (rule 25). */
   | { readonly outcome: "told"; readonly answer: StoredAnswer; readonly ageMs: number };
 
-/** Sends an acquire that takes nothing. @param waitsFor the run whose told answer is wanted. */
+/** Looks up a submission, and takes no lock. @param waitsFor the run whose answer is wanted. */
 async function look(
   { seal, store }: LockRuntime,
   command: LockCommand,
@@ -80,7 +80,7 @@ export async function lookUp(
   return seen.outcome === "in-flight" ? { outcome: "in-flight" } : (seen as LookUp);
 }
 
-/** The most waiting callers, for one submission, which must not starve others, and for a lock. */
+/** The most callers that may wait for one submission, so as not to starve others, and in all. */
 export const mostWaiting = { forOne: 64, inAll: 1_000 } as const;
 
 interface Waiter {
@@ -96,7 +96,7 @@ interface Waiter {
 /** Looks up one submission for all callers of this process that wait for it. */
 export class Watch {
   readonly waiters: Set<Waiter> = new Set();
-  /** The first caller's attempt: a caller for which there is no room gets it, too. */
+  /** The first caller's contended attempt, which callers beyond {@link mostWaiting} get at once. */
   readonly attempt: SubmissionAttempt;
   readonly #look: (waitsFor: string | undefined) => Promise<Seen>;
   readonly #times: LockTimes;
@@ -127,8 +127,8 @@ export class Watch {
         for (const { fail } of this.waiters) fail(error);
         this.waiters.clear();
       };
-      // A late answer still counts: Redis may be slow, and the next look as late. A late failure
-      // says no more than the time-out before it.
+      // A late answer still counts: with a slow Redis, every look is as late. A late failure is
+      // ignored: the time-out has said the same before.
       let isLate = false;
       const saw = (seen: Seen) => {
         if (!isLate || seen.outcome !== "unknown") this.#saw(seen, run, lookedAt);
@@ -203,7 +203,7 @@ function attempting(
   return attempt;
 }
 
-/** A click that shares an attempt counts as one: a metric would miss every second of two clicks. */
+/** Publishes a click that shared another click's attempt, so that metrics count both clicks. */
 function publishShared(
   command: CallerCommand,
   attempt: SubmissionAttempt,
@@ -226,7 +226,7 @@ function mayRun(
   return watches.has(identity) || watchdogs.armed().some(isRun);
 }
 
-/** An attempt, or the end of the same submission that was in flight. */
+/** How an attempt for a submission ended, or the run of the same submission that was in flight. */
 export type RepeatAttempt =
   | (SubmissionAttempt & {
       /** The first run may not have ended: this repeat must not run, even in an outage. */

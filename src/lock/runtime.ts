@@ -95,7 +95,7 @@ export class LockRuntime {
   readonly lines: Map<string, Set<object>> = new Map();
   /** The callers that wait for the end of a submission, by key, submission and content. */
   readonly watches: Map<string, Watch> = new Map();
-  /** Attempts under way, by key, submission and content: repeats of a kept answer share one. */
+  /** Attempts under way, by key, submission and content: a repeat during an attempt shares it. */
   readonly attempts: Map<string, Promise<Parameters<OnEnd>>> = new Map();
   pendingRecordLength = 0;
   /** `close` has waited long enough: a lease that is acquired now is released at once. */
@@ -223,7 +223,7 @@ export function isNoAnswer(reply: { readonly kind: string }): reply is NoAnswer 
   return reply.kind === "unsent" || reply.kind === "rejected" || reply.kind === "unknown";
 }
 
-/** From this lateness on, in ms, a timer was delayed by a busy process. */
+/** A timer that fires so many ms late shows that the process is busy, which the error then says. */
 const busyMs = 100;
 
 /** Error handlers show messages to clients, so none has a text of the server or of the system. */
@@ -231,7 +231,7 @@ function saidOf(cause: Error): string {
   return isOwn(cause) ? cause.message : "see cause";
 }
 
-/** @param lateMs how long after `withinMs` the process has looked. */
+/** The error for a missing or failed reply. @param lateMs how late after `withinMs` it is made. */
 export function toLockError(
   lastFailure: NoAnswer | OwnedReply | undefined,
   withinMs: number,

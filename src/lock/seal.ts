@@ -41,7 +41,7 @@ export class Seal {
 
   /** @throws InvalidOptionError, whose message has no byte of a key. */
   constructor(options: SealOptions) {
-    // Check this first: any other message would show a short text, and a key is one.
+    // Check for a string first: it may be the secret, and any other message would show it.
     if (typeof options === "string")
       throw new InvalidOptionError("seal: expected { keys }, got a string");
     checkOptionNames("seal", options, ["keys", "idKey"]);
@@ -121,7 +121,7 @@ function derived(key: Uint8Array, purpose: string): Buffer {
   return crypto.createHmac("sha256", key).update(`submit-lock\n${purpose}`).digest();
 }
 
-/** @throws InvalidOptionError that tells the length and no byte. */
+/** Checks a secret. @throws InvalidOptionError that has its length, and none of its bytes. */
 function checkKey(name: string, key: unknown): void {
   if (key instanceof Uint8Array && key.byteLength === 32) return;
   const length = (key as { length?: unknown } | undefined)?.length;

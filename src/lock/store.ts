@@ -13,13 +13,13 @@ export interface LockTimes {
   /** How long a key lives after an acquire and after an extend. */
   readonly ttlMs: number;
   /**
-   * How long a lease is extended, and a complete sent again, at most; also the life that an acquire
-   * gives to a foreign text without an expiry.
+   * The longest time for which a lease is extended, or a complete sent again; also the life that an
+   * acquire gives to a text of another program that has no expiry.
    */
   readonly maxHoldMs: number;
-  /** How long one attempt may take, and how long after its send a request may take effect. */
+  /** How long one attempt may take, and how long after its send an acquire may be executed. */
   readonly acquireTimeoutMs: number;
-  /** How long one request may stay unanswered before another is sent. */
+  /** How long one request may stay unanswered before its command is sent again. */
   readonly commandTimeoutMs: number;
 }
 
@@ -30,27 +30,27 @@ export interface SubmissionHashes {
   readonly fingerprint: string;
 }
 
-/** The subject of a request: a key, and the owner id on whose behalf it is made. */
+/** The part that all requests of one operation have in common, such as its key and owner id. */
 export interface LockCommand {
   readonly key: string;
   readonly ownerId: string;
   readonly times: LockTimes;
-  /** The asking process, for a person who looks at the key: percent-encoded, "" for none. */
+  /** The name of this process, shown to a person who inspects the key: percent-encoded, or "". */
   readonly holder: string;
-  /** The submission under the lock; `undefined` for a lock alone. */
+  /** The submission for which the lock is taken; `undefined` for a lock without one. */
   readonly submission: SubmissionHashes | undefined;
 }
 
 /** One write of one command. The same command may be written again, as another request. */
 export interface LockRequest<Reply> {
   readonly command: LockCommand;
-  /** **Set by the store** for an acquire: the store's time in ms after which it has no effect. */
+  /** **Set by the store** for an acquire: the store's time, in ms, after which it takes no lock. */
   deadlineMs: number | undefined;
   /**
    * Called by the store, at most once, as soon as the outcome is known, or can no longer become
-   * known. A late answer still counts. The answer is about the only write of this request: when the
-   * connection of that write is lost, answer `unknown` and nothing later. A client that writes the
-   * request again by itself would hide that the first write may still take effect.
+   * known. A late answer still counts. Write a request once: when its connection is lost, answer
+   * `unknown`, and nothing later. If a client library wrote it again by itself, the second reply
+   * would hide that the first write may still take effect.
    */
   answer(reply: Reply): void;
 }
@@ -58,17 +58,17 @@ export interface LockRequest<Reply> {
 export interface AcquireRequest extends LockRequest<AcquireReply> {
   /** `true` to look only: a free key is left free, with the answer `outOfWindow`. */
   readonly onlyLooks: boolean;
-  /** The owner id of the run from which a look wants a {@link ToldAnswer}. */
+  /** The owner id of the run for whose end the caller waits, to get its {@link ToldAnswer}. */
   readonly waitsFor?: string | undefined;
 }
 
-/** A record; a string stands for its UTF-8. A store reads only the head, which is ASCII. */
+/** A record; a string stands for its UTF-8. A store reads only its first 60 bytes, all ASCII. */
 export type RecordBytes = string | Uint8Array;
 
 export interface ReleaseRequest extends LockRequest<OwnedReply> {
   /**
    * The end of a cooldown, in the store's time: until then the key is not deleted, and refuses
-   * every acquire. In whole ms, the same in every copy; 0 for none.
+   * every acquire. In whole ms, the same in every copy of the request; 0 for no cooldown.
    */
   readonly cooldownUntilMs: number;
   /**
@@ -92,7 +92,7 @@ export type InspectRequest = LockRequest<InspectReply>;
 
 /** Takes the lock away from the holder with the id. */
 export interface FreeRequest extends LockRequest<FreeReply> {
-  /** The first 8 or more digits of an owner id, or the `id` of a value that is not ours. */
+  /** The first 8 or more digits of an owner id, or the `id` that `inspect` shows for any value. */
   readonly id: string;
   /** The person who frees and why, both percent-encoded like a user id. */
   readonly by: string;
@@ -107,13 +107,13 @@ export interface ForgetRequest extends LockRequest<ForgetReply> {
   readonly run: string;
 }
 
-/** Leaves a trace of an order that has outlived its lock, or says that this order has ended. */
+/** Makes `inspect` show an order that still runs after its lock has ended, or show it no longer. */
 export interface OutliveRequest extends LockRequest<OwnedReply> {
-  /** The trace, in the store's time; `undefined` where the order has ended. */
+  /** Why and when the lock ended, by the store's clock; `undefined` where the order has ended. */
   readonly trace:
     | { readonly reason: LostReason; readonly takenAtMs: number; readonly endedAtMs: number }
     | undefined;
-  /** How long to keep the trace, or its end: a late copy must find that the order has ended. */
+  /** How long to keep the trace, or the note of the end, by which a late trace is ignored. */
   readonly lifeMs: number;
 }
 
@@ -152,14 +152,14 @@ export interface ContendedAnswer extends Answered<"contended"> {
   readonly holderId?: string | undefined;
   /** There is no holder: a cooldown is not over. */
   readonly isCooldown?: boolean | undefined;
-  /** How long the key lives unless it is extended, in ms; `Infinity` if it holds no text. */
+  /** How long the key lives unless it is extended, in ms; `Infinity` if the key is not a string. */
   readonly expiresInMs: number;
 }
 
 /**
- * Why the store has no answer to the command, and how certain that is. A store that is not sure
- * says `unknown`: then the lock sends the command again, and deletes the key that it may have left.
- * A wrong `unsent` or `rejected` may leave a key without an owner, for as long as `ttlMs`.
+ * Why a request has no answer, and whether it may have taken effect. A store that is not sure says
+ * `unknown`: then the lock sends the command again, and deletes a key that the request has set. A
+ * wrong `unsent` or `rejected` may leave a key that no lease holds: the user waits for `ttlMs`.
  */
 export type NoAnswer =
   /** The request was not written, or went to a node without the key: it certainly has no effect. */
@@ -182,7 +182,7 @@ export type NoAnswer =
   | {
       readonly kind: "unknown";
       readonly cause: Error;
-      /** The store answered, but not whether it executed this: the lock asks again more slowly. */
+      /** The store did answer, so a complete or release is sent again with growing pauses. */
       readonly isAnswered?: true;
     };
 
@@ -191,7 +191,7 @@ export type NoAnswer =
  * - `mine`: this owner id held the key already; its expiry is left as it is.
  * - `contended`: the key holds anything else.
  * - `outOfWindow`: the key is free, but this request only looks, or was executed after its
- *   deadline, or too early by a wrong clock.
+ *   deadline, or so long before it that a wrong clock must have set the deadline.
  * - `completed`, `told`, `mismatched`: only for a command with a submission. The record is read
  *   before the key, so a record counts even where this owner id holds the key.
  */
@@ -206,9 +206,9 @@ export type AcquireReply =
   | NoAnswer;
 
 /**
- * `done`: the key held this owner id, and was extended, deleted or given a cooldown (or, for a
- * release, a copy has left its cooldown). `gone`: no key. `freed`: the key holds this owner id's
- * tombstone. `foreign`: the key holds anything else.
+ * `done`: the key held this owner id, and was extended, deleted or given a cooldown (or holds the
+ * cooldown of an earlier copy of this release). `gone`: there is no key. `freed`: the key holds the
+ * tombstone of this owner id. `foreign`: the key holds anything else.
  */
 export type OwnedReply = Answered<"done" | "gone" | "freed" | "foreign"> | NoAnswer;
 
@@ -243,7 +243,7 @@ export type ForgetReply = Answered<"forgotten" | "inFlight" | "changed" | "absen
 /**
  * - `recorded`: the record is written, by this request or an earlier copy; the key was released.
  * - `late`: the record is written, but the key no longer held this owner id.
- * - `expired`: this request came at or after the record's expiry; nothing was recorded.
+ * - `expired`: this request was executed at or after the record's expiry; nothing was recorded.
  * - `duplicate`: another owner id has recorded an answer of the same submission: it ran twice.
  * - `unrecordable`: a value that is not a record is in its place; nothing was recorded.
  */
@@ -252,11 +252,11 @@ export type CompleteReply =
   | NoAnswer;
 
 /**
- * The place of the keys. A method that takes a request and throws counts as an answer `unknown`.
+ * Keeps locks and records. A method that takes a request and throws counts as answered `unknown`.
  *
  * A store of your own **sets `request.deadlineMs`** when it writes an acquire, and never executes
- * the acquire later than that: `Number.NEGATIVE_INFINITY` if it ends with the method. While there
- * is no deadline, the acquire counts as under way, and the lock deletes the key that it may leave.
+ * the acquire later than that: `Number.NEGATIVE_INFINITY` if the method executes it at once. Until
+ * a deadline is set, the acquire may take the key at any time, so the lock goes on deleting it.
  */
 export interface LockStore {
   /**
@@ -265,7 +265,7 @@ export interface LockStore {
    * request is unanswered, the next one should take another connection.
    */
   acquire(request: AcquireRequest): void;
-  /** Writes one request of the extend: gives an owned key its full life again, never less. */
+  /** Writes one request of the extend: gives an owned key at least `ttlMs` to live from now on. */
   extend(request: LockRequest<OwnedReply>): void;
   /** Writes one request of the release: deletes an owned key, or leaves a cooldown in it. */
   release(request: ReleaseRequest): void;
@@ -286,14 +286,14 @@ export interface LockStore {
   free?(request: FreeRequest): void;
   /** Deletes the record of a run, in one atomic step. Without it, `forget` of a lock throws. */
   forget?(request: ForgetRequest): void;
-  /** Writes one request of a trace beside the key. Without it, `inspect` shows none. */
+  /** Writes the trace of an order that outlived its lock. Without it, `inspect` shows no traces. */
   outlive?(request: OutliveRequest): void;
   /** Why this store cannot keep answers although it has `complete`; `undefined` where it can. */
   readonly recordsProblem?: string | undefined;
   /**
    * Called by a lock that begins to use the store.
-   * @param onReady called whenever a connection came up, also for the first time.
-   * @returns a function that ends this use; the last end closes the store's own connections only.
+   * @param onReady called whenever the store has connected, also for the first time.
+   * @returns a function that ends this use; the last end closes the store's own connections alone.
    */
   attach(onReady: () => void): () => Promise<void>;
 }

@@ -71,8 +71,8 @@ export function hash22(text: string): string {
 
 /**
  * The fingerprint of a content, for `once` and `acquire`: 22 characters, equal for equal JSON. The
- * order of an object's members does not count, up to 65 536 characters. With a guard's id, pass the
- * `submission.fingerprint` of its request instead, which is made of id, query and files, too.
+ * order of an object's members does not count, up to 65 536 characters. With the `submission.id` of
+ * a guarded request, pass its `submission.fingerprint` instead: it covers query and files, too.
  *
  * @example
  * ```ts

@@ -4,14 +4,14 @@ import { describe, warnOnce } from "../validation.ts";
 /** The id of a user. `42`, `42n` and `"42"` are the same user. */
 export type UserId = string | number | bigint;
 
-/** In UTF-16 code units before encoding. */
+/** The longest user id, in UTF-16 code units before encoding. */
 const maxLength = 200;
 
 const plain = /^[A-Za-z0-9\-._~@]+$/;
 
 export const mayBeInId: RegExp = /[A-Za-z0-9\-._~@%]/;
 
-/** Unlike `encodeURIComponent`, keys have `!*'()` encoded, and `@` as it is. */
+/** Finds where a key differs from `encodeURIComponent`: `!*'()` are encoded, and `@` is not. */
 const leftOver = /[!*'()]|%40/g;
 
 const suspicious: ReadonlySet<string> = new Set(["undefined", "null", "NaN", "[object Object]"]);

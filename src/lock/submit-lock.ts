@@ -61,7 +61,7 @@ export class SubmitLock {
   #keepsRecords = false;
   #closed: Promise<void> | undefined;
 
-  /** @throws InvalidOptionError naming the option, what was expected and what came. */
+  /** @throws InvalidOptionError that names the option, the expected values and the given one. */
   constructor(options: SubmitLockOptions) {
     const { store, keyPrefix, keyOf, times, holder, seal } = resolveLockOptions(options);
     this.keyPrefix = keyPrefix;
@@ -71,7 +71,7 @@ export class SubmitLock {
     this.#detach = store.attach(() => this.#runtime.connected(keyPrefix));
   }
 
-  /** The user's key. @throws InvalidUserIdError; with `keyOf` its errors, and InvalidOptionError */
+  /** Returns the user's key. @throws InvalidUserIdError, InvalidOptionError and those of `keyOf` */
   keyFor(userId: UserId): string {
     return submitKey(this.keyPrefix, userId, this.#keyOf);
   }
@@ -99,8 +99,8 @@ export class SubmitLock {
   }
 
   /**
-   * Looks up the state of a submission, without taking the lock. Settles within `commandTimeoutMs`,
-   * by `id` with `seal` within twice that: the record may be in two places.
+   * Looks up the state of a submission, without taking the lock. Settles within `commandTimeoutMs`;
+   * with an `id` and a `seal` within twice that, because the record may be in two places.
    * @param options the submission, or its 22 characters, such as `submission.id` of a guarded request.
    * @throws InvalidUserIdError, InvalidOptionError (as a rejection) as `acquire` does.
    * @throws LockClosedError (as a rejection) once `close` has waited for the leases.
@@ -118,9 +118,9 @@ export class SubmitLock {
   /**
    * For guards: acquires for a submission; while the same one is in flight, waits for its end
    * instead, and never takes the lock. A caller that was waiting when the run ended is `told` the
-   * answer of {@link ToldOptions}. Settles within `waitMs`, an attempt and two look-ups.
-   * @param waitMs in milliseconds; 0 to wait for nothing.
-   * @param isAbandoned says that the caller needs no answer any more.
+   * answer of {@link ToldOptions}. Settles within `waitMs` plus an attempt and two look-ups.
+   * @param waitMs in milliseconds; 0 not to wait.
+   * @param isAbandoned returns `true` once the client has gone, which ends the wait.
    * @throws InvalidUserIdError, InvalidOptionError (as a rejection) as `acquire` does.
    */
   async acquireOrWait(
@@ -230,7 +230,7 @@ export class SubmitLock {
     const shortest = { identity, retainMs: Math.max(1_000, 2 * acquireTimeoutMs) };
     const submission = submissions ? resolveIdentity(shortest, acquireTimeoutMs, seal) : undefined;
     const throwaway = () => this.#command(this.keyFor(`check-${uuid()}`), submission);
-    // Two in one turn, as from two customers: a store that gathers calls asks now whether it may.
+    // Two locks in one turn, as from two customers: a store that joins their calls tests that now.
     const both = [throwaway(), throwaway()];
     // With submissions, one is completed and one released: a permission may be missing for either.
     const checks = both.map((command, index) =>
@@ -262,7 +262,7 @@ export class SubmitLock {
 
   /**
    * Deletes the kept answer of a submission, so that its next retry runs: for a wrong answer that
-   * was kept. A complete that Redis has not confirmed yet may write the answer again, until
+   * was kept. A complete that Redis has not answered yet may write the answer again, until
    * `maxHoldMs` after its call. Settles within 2 × `acquireTimeoutMs` (with `seal` twice that).
    * @throws as `free` does; after a LockUnavailableError the answer may have been forgotten.
    */
@@ -303,8 +303,8 @@ export class SubmitLock {
   }
 
   /**
-   * The places where a record may be: with a seal, `id` is the submission's id or, as Redis shows
-   * it, its HMAC.
+   * Returns the places where a record may be: with a seal, a caller may pass the submission's id or
+   * the HMAC of it that Redis' keys show.
    */
   #recordsOf(userId: UserId, id: string): CallerCommand[] {
     checkRecords(this.#runtime.store, "id");
@@ -340,5 +340,5 @@ export class SubmitLock {
   }
 }
 
-// Defined here, because each copy of the package would declare a symbol of its own.
+// Not declared in the class: with a symbol of its own, each copy's type would refuse other copies.
 Object.defineProperty(SubmitLock.prototype, brand, { value: true });

@@ -89,7 +89,7 @@ async function tryUntil(
   }
 }
 
-/** A hint for an error: a guarded request that asks for its user's lock again is its own rival. */
+/** A hint for an error, where this process is the holder: a request may wait for its own lease. */
 export function ownHolder({ watchdogs }: LockRuntime, key: string): string {
   const isOurs = watchdogs.armed().some((lease) => lease.isHeld && lease.command.key === key);
   return isOurs

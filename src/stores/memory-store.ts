@@ -130,7 +130,7 @@ export class MemoryStore implements LockStore {
     const { command, told } = request;
     if (told === undefined) return;
     const key = recordKey(command);
-    // Delete expired answers, oldest first. One with a longer life delays those behind it.
+    // Delete expired answers, the oldest first, up to one that another lock's times keep longer.
     for (const each of this.#told.keys()) if (live(this.#told, each, now)) break;
     this.#told.delete(key);
     this.#told.set(key, { record: told.record, expiresAt: now + told.lifeMs });
@@ -151,7 +151,7 @@ export class MemoryStore implements LockStore {
     }
     if (isHeld) this.#free(request, entry, now);
     let kind: "recorded" | "late" | "expired" | "duplicate" = isHeld ? "recorded" : "late";
-    // Rule 15, in this order: a record of this run, a late complete, a record of another run.
+    // Rule 15: its own record counts first, then that the complete is late, then another's record.
     if (prior !== undefined && headOf(prior).ownerId === command.ownerId) kind = "recorded";
     else if (expiresAtMs <= now) kind = "expired";
     else if (prior !== undefined) kind = "duplicate";

@@ -17,7 +17,7 @@ export function checkOutage(outage: Outage | "none"): Outage | "none" {
   throw invalidOption("outage", outages.map((each) => `"${each}"`).join(", "), outage);
 }
 
-/** The request to execute; `undefined` where the outage lets none through. */
+/** Returns the request to execute; `undefined` where the outage lets no request through. */
 export function through<Request extends LockRequest<never>>(
   outage: Outage | "none",
   request: Request,

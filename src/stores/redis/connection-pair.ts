@@ -9,13 +9,13 @@ import { misconfiguration } from "./redis-errors.ts";
 
 /**
  * Rule 9: a connection (on a Cluster, a node) is silent once a call is unanswered for this share of
- * `commandTimeoutMs`. Below 1: the timer of the lock's confirm may fire a little early.
+ * `commandTimeoutMs`. Below 1, so that a confirm a little before the time-out avoids it, too.
  */
 const silentShare = 0.9;
 
 /**
- * Rule 9: how long the second connection is preferred after a silence of the primary, and stays open
- * unused: longer than a Sentinel takes to tell a paused master of an election, 10 s and 8 s more.
+ * Rule 9: how long the second connection is preferred after a silence of the primary, and stays
+ * open unused: longer than Sentinels take to demote a master that was paused, 10 s and 8 s more.
  */
 const distrustMs = 30_000;
 
@@ -25,7 +25,7 @@ const distrustMs = 30_000;
  */
 const silentMs = 1_000;
 
-/** How long in any other status, and on a Cluster, whose client looks for masters by itself. */
+/** As `silentMs`, in any other status, and on a Cluster, whose client looks for masters itself. */
 const unusableMs = 5_000;
 
 /** How long no second connection is opened after the server has refused one as too many. */
@@ -34,7 +34,7 @@ const fullMs = 5_000;
 /** How long no second connection is opened after the client could not make one. */
 const failedMs = 1_000;
 
-/** 1 000 open locks mean one for each request: each costs 4 kB, and is never closed. */
+/** So many open locks mean that an application makes one for each request: each costs 4 kB. */
 const manyLocks = 1_000;
 
 export interface Route {
@@ -46,9 +46,9 @@ export interface Route {
 }
 
 /**
- * Rule 9: the connection of a client (the application's, or that of `ReplicaWait`), the primary,
- * and a second one of the store's for when the primary does not answer. One pair a client, however
- * many stores and locks use it; while none does, it watches nothing and has no second one.
+ * Rule 9: the connection of a client (the application's, or `ReplicaWait`'s), called the primary,
+ * and a second one, which the pair opens when the primary does not answer. A client has one pair,
+ * however many stores and locks use it; an unused pair watches nothing and has no second.
  *
  * | the primary is | the connection that serves |
  * |---|---|
@@ -73,7 +73,7 @@ export class ConnectionPair {
   #idleTimer: NodeJS.Timeout | undefined;
   /** Before this time no second is opened: the last try failed, or the server had no room. */
   #secondAt = 0;
-  /** The last error of each connection, the proof of rule 22 included, until one comes up. */
+  /** The last error of each connection, the proof of rule 22 included, until either is ready. */
   #lastError: Error | undefined;
   #lastErrorOfSecond: Error | undefined;
 
@@ -92,12 +92,12 @@ export class ConnectionPair {
   readonly recordKey = ({ key, submission }: LockCommand): string =>
     recordKeyOf(this.#client, key, submission?.id ?? "");
 
-  /** Returns 0 without a Cluster. */
+  /** Returns the slot of a key; 0 without a Cluster. */
   slotOf(key: string): number {
     return this.isCluster ? slotOf((this.#client.keyPrefix ?? "") + key) : 0;
   }
 
-  /** Returns `undefined` also if the client throws: an application may have changed its members. */
+  /** Returns `undefined` if no connection is usable, or the client (changed, perhaps) throws. */
   routeOf(
     { key, times }: LockCommand,
     { gatheredScript }: { readonly gatheredScript?: string },
@@ -137,7 +137,7 @@ export class ConnectionPair {
     };
   }
 
-  /** May open, probe and replace connections: call it in the neutral context. */
+  /** Chooses a connection. May open, probe or replace one: call it in the neutral context. */
   pick(slot: number, key: string, commandTimeoutMs: number): Connection | undefined {
     const silenceMs = silentShare * commandTimeoutMs;
     const primary = this.#primary;
@@ -158,7 +158,7 @@ export class ConnectionPair {
       if (!isReady) second.suspect(slot, key, silenceMs);
       const isOfMaster = isReady && !second.isReplica;
       this.#judge(second, isOfMaster, commandTimeoutMs);
-      // Try it though `isReplica`, which may be outdated: only the answer to a request tells.
+      // `isReplica` may be outdated. While the primary is unusable, try a request on the second.
       if (isOfMaster || (isReady && !primaryUsable)) return second;
     }
     return primaryUsable ? primary : undefined;
@@ -181,7 +181,7 @@ export class ConnectionPair {
       // An ended client never reconnects, so the attempt need not wait.
       return { kind: "rejected", cause: ownError(reason, cause), misconfigured: false };
     } catch {
-      return { kind: "unsent", reason: "the Redis client throws", cause };
+      return { kind: "unsent", reason: "the Redis client threw an error", cause };
     }
   }
 
@@ -215,7 +215,7 @@ export class ConnectionPair {
     failed: (error) => {
       this.#lastErrorOfSecond = error;
       if (!/max number of clients/i.test(error.message)) return;
-      // The server is full: ten tries a second would take the room of a starting process.
+      // Pause: with ten tries a second by each process, a new process would find no room, either.
       this.#secondAt = performance.now() + fullMs;
       this.#closeSecond();
     },
@@ -312,8 +312,8 @@ export class RedisClock {
 
   /**
    * Rule 12: Redis read its clock between the send and the reading of a reply, which bounds the
-   * estimate. It moves as little as both bounds allow: a late reply, with wide bounds, hardly moves
-   * a right one. Rule 20: raises the node's floor.
+   * estimate. The estimate moves as little as both bounds allow, so that a late reply, whose bounds
+   * are wide, hardly moves a right estimate. Rule 20: raises the node's floor.
    */
   learn(node: string, redisTimeMs: number, token: number, sentAt: number, readAt: number): void {
     let clock = this.#nodes.get(node);

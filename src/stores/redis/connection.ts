@@ -27,9 +27,9 @@ interface Call {
   readonly silentFrom: number;
   /** The client itself has failed the call, as by its own time-out, and drops a late answer. */
   isGivenUp: boolean;
-  /** `undefined` once the caller was told. */
+  /** `undefined` once the caller has the result. */
   tell: ((result: CallResult) => void) | undefined;
-  /** The script of a call that may have the digest instead, and the digest if it has. */
+  /** The text of the script, and its digest where that was sent instead of the text. */
   readonly script: string | undefined;
   readonly digest: string | undefined;
 }
@@ -50,7 +50,7 @@ export class Connection {
   everReady = false;
   /** When the connection was last found silent since it came up (monotonic); −∞ for never. */
   silentAt: number = Number.NEGATIVE_INFINITY;
-  /** Rule 9: the last answer was that of a replica: a failover may have left it behind. */
+  /** Rule 9: the last answer was a replica's: this server may have lost its role in a failover. */
   isReplica = false;
   /** The calls that wait for each node, oldest first. */
   readonly #unanswered = new Map<string, Call[]>();
@@ -111,7 +111,8 @@ export class Connection {
 
   /**
    * Called for a connection that is not usable: asks for its database, or notes its silence. Writes
-   * a probe if the newest call may get no answer: its client failed it, or a Cluster repeats it.
+   * a probe, whose answer would end the silence, if the newest call may never get one: its client
+   * failed it, or a Cluster repeats it.
    */
   suspect(slot: number, key: string, silenceMs: number): void {
     if (this.client.status !== "ready") return;
@@ -127,7 +128,7 @@ export class Connection {
     this.follow(node, probe(), performance.now(), ofProbe);
   }
 
-  /** @param tell called at most once. @param server the node's, for a call that declares no key. */
+  /** @param tell called at most once. @param server the node's own, if the call declares no key. */
   send(
     node: string,
     script: string,
@@ -189,7 +190,7 @@ export class Connection {
     call.isGivenUp = result.kind === "error";
     // Rule 9: an error of the client itself, such as a time-out, is not a sign of life.
     if (result.kind === "value" || isServerError(result.error)) {
-      // A server answers in order, so an answer vouches for everything that was sent to it before.
+      // A server answers in order, so this answer also ends the silence of all calls before it.
       const calls = this.#unanswered.get(node);
       const answered = calls?.splice(0, calls.indexOf(call) + 1) ?? [];
       this.inFlight -= answered.length;
@@ -217,7 +218,7 @@ export class Connection {
     if (this.database.isCertain) this.#watcher?.ready();
   };
 
-  /** Rule 2: the client may write the calls again, and an answer would hide the first write. */
+  /** Rule 2: ends all calls: if the client writes one again, its reply hides the first write. */
   readonly #closed = (): void => {
     const calls = [...[...this.#unanswered.values()].flat(), ...this.#repeated];
     this.#unanswered.clear();

@@ -9,7 +9,7 @@ export class DatabaseProof {
   readonly #follow: Follow;
   /** Whether to ask: the client needs the proof, or has needed it on an earlier database. */
   #isNeeded: boolean;
-  /** The database that the server has confirmed, and on which connection of the client. */
+  /** The database that a connection of the client was proved to be in, and that connection. */
   #proved: { readonly database: number; readonly connection: unknown } | undefined;
   #asked: { readonly connection: unknown } | undefined;
 
@@ -26,11 +26,11 @@ export class DatabaseProof {
   get isCertain(): boolean {
     if (!this.#isNeeded) return true;
     const { database, connection } = this.#client;
-    // The connection is compared, because no event is heard while no lock is open.
+    // Compare the connection, too: while no lock is open, the event of its loss is not heard.
     return this.#proved?.database === database && this.#proved.connection === connection;
   }
 
-  /** Asks unless the answer is there or under way. The connection must be ready. */
+  /** Asks which database the connection is in, unless it was asked. It must be ready. */
   ask(watcher: ConnectionWatcher | undefined): void {
     this.#isNeeded ||= this.#client.needsProof;
     const { connection } = this.#client;

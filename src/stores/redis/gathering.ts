@@ -41,13 +41,13 @@ interface Verdict {
 export class Gathering {
   readonly #client: ClientPort;
   readonly #follow: Follow;
-  /** The client's `keyPrefix`, which the client adds to declared keys alone. */
+  /** The client's prefix, which it adds to declared keys alone: a gathered call adds it itself. */
   readonly prefix: string;
-  /** The verdicts: of a Cluster, by node; of one address, by lock, which its times identify. */
+  /** The verdicts: on a Cluster, by node; else by lock, for which its `times` object stands. */
   readonly #verdicts = new WeakMap<ServerPort | LockTimes, Verdict>();
   readonly #alone = new Map<number, { readonly name: string; readonly until: number }>();
 
-  /** @param follow watches a call: unanswered, it makes the connection silent (rule 9). */
+  /** @param follow awaits an answer: as long as it is missing, the connection counts as silent. */
   constructor(client: ClientPort, follow: Follow = () => {}) {
     this.#client = client;
     this.#follow = follow;
@@ -101,7 +101,7 @@ export class Gathering {
       verdict.askAt = performance.now() + verdict.pauseMs;
       verdict.pauseMs = Math.min(2 * verdict.pauseMs, askAgainMs.most);
       void ask().then((answer) => {
-        // A late yes must not overrule a `refusedTogether`, which is final.
+        // If a call of many customers was refused after the question, that verdict is final.
         if (verdict.askAt < Number.POSITIVE_INFINITY) verdict.isYes = answer === "yes";
         if (answer === "too old") verdict.askAt = Number.POSITIVE_INFINITY;
       });
@@ -144,14 +144,14 @@ export async function askSharing(
     for (const each of asked) follow(each);
     const [, ...found] = await Promise.all(asked);
     if (found.every((each) => each === value)) return "yes";
-    // A restart or 5 s of silence loses all later keys. On shards, some are behind a missing one.
+    // A restart or 5 s of silence loses every key from one on. With shards, losses are scattered.
     if (found.lastIndexOf(value) < found.findIndex((each) => each !== value)) return "no";
   } catch (error) {
     if (!isCrossSlot(error)) return "no";
   }
   warnOnce(
     "SUBMIT_LOCK_SHARDED_REDIS",
-    `${server.address} keeps keys on more than one shard or is in cluster mode, and the client is not one of a Cluster. Each lock is a call of its own. Use a Cluster client where the server is in cluster mode.`,
+    `${server.address} keeps keys on more than one shard or is in cluster mode, and the client is not a Cluster client. Locks work, but each is sent in a call of its own, which is slower. If the server is in cluster mode, use a Cluster client.`,
   );
   return "no";
 }

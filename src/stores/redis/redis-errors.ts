@@ -16,7 +16,7 @@ export function unexpectedReply(value: unknown): NoAnswer {
  */
 const notExecuted = /^(LOADING|OOM|MISCONF|NOREPLICAS|BUSY|CROSSSLOT)\b/;
 
-/** The request was not executed either: a slot is moving, or there is no master for now. */
+/** Errors of a node that did not execute the request: another has the slot, or no master has it. */
 const elsewhere = /^(MOVED|ASK|TRYAGAIN|CLUSTERDOWN)\b/;
 
 /** The keys of one call are in more than one slot: it was not executed. */

@@ -60,7 +60,7 @@ function batchesOf(connections: ConnectionPair, acknowledge: Acknowledge | undef
   const calls = acknowledge && 1;
   return {
     complete: new CommandBatch(completeCommand, connections, acknowledge),
-    // Step one of a split complete. Step two, the release, asks replicas to acknowledge.
+    // Not acknowledged here: `#completeInSteps` waits for the replicas after its release.
     record: new CommandBatch(recordCommand, connections),
     release: new CommandBatch(releaseCommand, connections, undefined, calls),
     tell: new CommandBatch(tellCommand, connections),
@@ -97,7 +97,7 @@ export class RedisStore implements LockStore {
   readonly #replicas: ReplicaWait | undefined;
   readonly #batches: ReturnType<typeof batchesOf>;
   readonly #inOrder: readonly { flush(): void }[];
-  /** On a Cluster, commands whose complete was written: its repeats are two calls (rule 16). */
+  /** On a Cluster, the commands whose complete was written before: a copy takes two steps. */
   readonly #completed = new WeakSet<LockCommand>();
   #areCompletesToFlush = false;
   /** The number of requests that the next `#flush` writes, completes left out. */
@@ -121,7 +121,7 @@ export class RedisStore implements LockStore {
 
   acquire(request: AcquireRequest): void {
     const { command, onlyLooks } = request;
-    // Rule 21: a look-up takes nothing, so it needs no replica.
+    // Rule 21: a look-up takes no lock, so it needs no replica.
     const refusal = onlyLooks ? undefined : this.#replicas?.refusal();
     if (refusal !== undefined) request.answer(refusal);
     else if (onlyLooks) this.#add(this.#batches.lookUp, request);
@@ -153,7 +153,7 @@ export class RedisStore implements LockStore {
     this.#add(this.#batches.outlive, request);
   }
 
-  /** Completes do not wait for the end of the turn: a customer may ask another process at once. */
+  /** Completes do not wait for the end of the turn: a retry may reach another process at once. */
   complete(request: CompleteRequest): void {
     const { command } = request;
     if (this.#completed.has(command)) this.#completeInSteps(request);
@@ -170,7 +170,7 @@ export class RedisStore implements LockStore {
     this.#batches.record.flush();
   };
 
-  /** Rule 16: a Cluster that moves a slot may refuse a call with two keys, so a repeat is split. */
+  /** Rule 16: a Cluster that moves a slot may refuse a call with two keys, so each has its own. */
   #completeInSteps(request: CompleteRequest): void {
     const { command, cooldownUntilMs, expiresAtMs, record } = request;
     const ended = (recorded: CompleteReply, released: OwnedReply): void => {
@@ -194,7 +194,7 @@ export class RedisStore implements LockStore {
     return async () => {
       detach();
       detachReplicas?.();
-      // While node-redis learns a Cluster's nodes, it connects to them, even after its `close()`.
+      // Wait while node-redis asks for slots: it connects to nodes even after its own `close()`.
       await within(1_000, Promise.resolve(this.#client.learning));
     };
   }
@@ -215,7 +215,7 @@ export class RedisStore implements LockStore {
     return true;
   };
 
-  /** With nothing in flight, writes behind the code that runs now, else at the end of the turn. */
+  /** With nothing in flight, writes right after the code that runs now, else after this turn. */
   #add<Request>(batch: { readonly waiting: Request[] }, request: Request): void {
     batch.waiting.push(request);
     if (++this.#waiting > 1) return;

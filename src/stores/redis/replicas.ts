@@ -27,13 +27,13 @@ class Node {
 /** How long no acquire is sent after Redis has denied us `WAIT`. */
 const refusedMs = 1_000;
 
-/** How long a `WAIT` may outlast its time-out: an idle server looks ten times a second. */
+/** How long a `WAIT` may outlast its time-out, which an idle server checks ten times a second. */
 const overdueMs = 100;
 
 /**
- * Rule 21: touches of locks and records, with a `WAIT` right behind in the same pipeline. `WAIT`
- * blocks its connection, so touches have a pair of their own. Touches that gather during a node's
- * round share the next, which does not wait for an overdue one.
+ * Rule 21: waits until replicas have locks and records. It touches them (`touchScript`), and sends
+ * `WAIT` in the same pipeline, on a pair of its own, because `WAIT` blocks a connection. Touches
+ * that gather during a node's round share the next, which does not wait for an overdue round.
  */
 export class ReplicaWait {
   static readonly #shared = new WeakMap<ClientPort, Map<number, ReplicaWait>>();
@@ -66,7 +66,7 @@ export class ReplicaWait {
     this.#users.add(user);
     if (this.#users.size === 1) {
       this.#endWatch = this.#client.watch({ up: () => this.#pairIfAny(), ended: this.#close });
-      // The application has not connected its client yet, so none is opened beside it.
+      // Open no connection as long as the application has not connected its own client.
       if (this.#client.status !== "wait") this.#pair();
     }
     return () => {
@@ -93,7 +93,7 @@ export class ReplicaWait {
     // Do not wait for an overdue round: its connection may be silent, and the next one's not.
     if (node.isToFlush || performance.now() < node.overdueAt) return;
     node.isToFlush = true;
-    // While calls are in flight, further replies may add touches in this turn.
+    // While calls are in flight, flush after this turn: further replies may add touches until then.
     const isBusy = ConnectionPair.of(this.#client).inFlight > 0;
     inNeutralContext(isBusy ? setImmediate : nextTick, () => this.#flush(node));
   }
@@ -123,14 +123,14 @@ export class ReplicaWait {
     const slot = pair?.slotOf(key) ?? 0;
     const connection = pair?.pick(slot, key, command.times.commandTimeoutMs);
     if (pair === undefined || connection === undefined) {
-      const cause = new Error("no connection can wait for replicas (ackReplicas): is Redis up?", {
+      const cause = new Error("cannot wait for replicas (ackReplicas): no connection is usable", {
         cause: this.#failure,
       });
       for (const { acknowledged } of touches) acknowledged(cause);
       ended();
       return;
     }
-    // Rule 24 must permit calls of several keys for each lock whose keys would be in one.
+    // Several touches share a call only if rule 24 permits that for the lock of each.
     const mayShare = ({ command }: Touch) => connection.gathering.mayShare(command);
     const isGathered = touches.length === 1 || pair.isCluster || touches.every(mayShare);
     const calls = callsOf(touches, pair, isGathered ? maxEntries : 1);
@@ -138,7 +138,7 @@ export class ReplicaWait {
       keys: call.map((touch) => touch.key),
       args: call.map((touch) => touch.command.ownerId),
     }));
-    // Send the script's text: a pipeline with an unknown digest could not be written again.
+    // Send the script's text: with an unknown digest, `WAIT` would be executed without a touch.
     const wait = ["wait", this.#replicas, waitMs];
     const answer = connection.client.together(slot, touchScript, scriptCalls, wait);
     connection.follow(connection.client.nodeOf(slot), answer, dueAt, (result) => {
@@ -180,7 +180,7 @@ export class ReplicaWait {
     return ownError(`${wanted} to acknowledge within ${waitMs} ms (ackReplicas), ${came} did`);
   }
 
-  /** `undefined` where no lock uses the store, or the application's client has ended. */
+  /** Opens the pair for touches; `undefined` where no lock uses it, or the client has ended. */
   #pair(): ConnectionPair | undefined {
     if (this.#users.size === 0 || this.#client.status === "end") return undefined;
     // Replace our own client if it has ended, as one of Sentinels may while it looks for its
@@ -196,7 +196,7 @@ export class ReplicaWait {
     return ConnectionPair.of(this.#own);
   }
 
-  /** For events and timers, where the error of a `duplicate()` of the application's would be fatal. */
+  /** As `#pair`, but does not throw: an error of `duplicate()` in a timer would end the process. */
   #pairIfAny(): ConnectionPair | undefined {
     try {
       return this.#pair();

@@ -44,7 +44,7 @@ interface Pipeline {
   exec(): Promise<[error: Error | null, value?: unknown][] | null>;
 }
 
-/** The store uses a member only if it exists. */
+/** Members that are not public in ioredis: the store uses each only if it exists. */
 export interface IoredisInternals extends IoredisClient {
   readonly isCluster?: boolean;
   readonly stream?: Writable | null;
@@ -138,7 +138,8 @@ export class IoredisPort extends IoredisServer implements ClientPort {
     this.isCluster = this.client.isCluster === true;
     const { connectionPool, options } = this.client;
     const hasNodes = this.isCluster && connectionPool?.getInstanceByKey !== undefined;
-    // Rule 23: automatic pipelining may write an `ASKING` of the application right before a call.
+    // Rule 23: automatic pipelining may write an `ASKING` of the application right before a call,
+    // which the node would then execute for a slot that it does not have yet.
     const mayBeOpened = options?.redisOptions?.enableAutoPipelining === true;
     this.mayGather = hasNodes && !mayBeOpened && this.keyPrefix !== undefined;
   }
@@ -203,7 +204,7 @@ export class IoredisPort extends IoredisServer implements ClientPort {
     return server;
   }
 
-  /** ioredis logs an error only while nothing listens to `error`, and emits it otherwise. */
+  /** Listens to `errorMonitor`: with a listener to `error`, ioredis would no longer log errors. */
   watch(watcher: PortWatcher): () => void {
     const { up = none, lost = none, selected = none, ended = none, failed } = watcher;
     const client = this.client;
@@ -219,8 +220,8 @@ export class IoredisPort extends IoredisServer implements ClientPort {
       ["-node", lost],
     ] as const;
     for (const [event, listener] of listeners) emitter.on(event, listener);
-    // With `clusterNodeRetryStrategy` a node reconnects, and the Cluster emits nothing. The client
-    // drops a node that is lost for good along with this listener.
+    // Watch nodes: with `clusterNodeRetryStrategy` one reconnects, and the Cluster emits nothing.
+    // The client drops a node that is lost for good, and this listener with it.
     const watchNode = (node: IoredisInternals) => node.on("close", lost);
     const nodes = () => (this.isCluster ? (client.nodes?.("all") ?? []) : []);
     client.on("+node", watchNode);
@@ -236,7 +237,7 @@ export class IoredisPort extends IoredisServer implements ClientPort {
     this.client.on("error", none);
   }
 
-  /** When Redis refuses its `SELECT`, ioredis silently stays in database 0. */
+  /** Sends `SELECT` again: if Redis refused it, ioredis silently stays in database 0. */
   async askDatabase(): Promise<number | undefined> {
     const { database } = this;
     const { select = missing("select") } = this.client;
@@ -264,7 +265,7 @@ export class IoredisPort extends IoredisServer implements ClientPort {
     });
   }
 
-  /** A write to a socket costs this process as much as the call that it carries. */
+  /** Joins writes: one to a socket costs this process as much as the call that it carries. */
   cork(): () => void {
     const streams = (this.client.nodes?.("master") ?? []).flatMap(({ stream }) =>
       hasMembers(stream, ["cork", "uncork"]) ? [stream as Writable] : [],

@@ -52,7 +52,7 @@ interface ClusterClient extends Omit<NodeRedisClient, "sendCommand" | "duplicate
 
 const silence = { socketTimeout: 1_000, pingInterval: 250 };
 
-/** A Cluster of node-redis. Calls go to a master's own client: the Cluster may queue them. */
+/** A Cluster of node-redis. Uses the client of each master: the Cluster client may queue calls. */
 export class NodeRedisClusterPort implements ClientPort {
   readonly isCluster: boolean = true;
   readonly needsProof: boolean = false;
@@ -93,7 +93,7 @@ export class NodeRedisClusterPort implements ClientPort {
     return statusOf(this.#client, this.#known);
   }
 
-  /** Rule 23: with a cache, an `ASKING` of the application may be written right before a call. */
+  /** Rule 23: with a cache, an `ASKING` of the application may come right before a call. */
   get mayGather(): boolean {
     return this.keyPrefix !== undefined && this.#client._options?.clientSideCache === undefined;
   }
@@ -101,7 +101,7 @@ export class NodeRedisClusterPort implements ClientPort {
   isReady(slot: number): boolean {
     const node = this.#client.isReady ? this.#client.slots[slot]?.master : undefined;
     if (node === undefined) return false;
-    // A node connects with its first command, and may have given up.
+    // Asking for a node's client connects it: before its first command, and after it gave up.
     if (node.client === undefined) {
       void (async () => this.#client.nodeClient(node))().catch(() => {});
     }
@@ -298,7 +298,7 @@ export class NodeRedisClusterPort implements ClientPort {
     return port;
   }
 
-  /** A Cluster client gives up where none of its root nodes has answered. */
+  /** Connects, again and again: a Cluster client gives up where no root node has answered. */
   async #connectAll(): Promise<void> {
     for (let retries = 0; !this.#isClosed && !this.#client.isOpen; retries++) {
       await this.#client.connect().catch(() => {});

@@ -52,7 +52,7 @@ export interface SingleClient extends Omit<NodeRedisClient, "sendCommand" | "dup
   duplicate(options: object): SingleClient;
 }
 
-/** Every call has these, whatever `commandOptions` the application has given its client. */
+/** Options of each call, against the `commandOptions` that the application has given its client. */
 export const neutral: object = {
   // `WAIT` and `ASKING` rely on the order of the calls.
   asap: false,
@@ -132,7 +132,7 @@ export class NodeRedisServer implements ServerPort {
    */
   readonly #prefix: string;
   /**
-   * The server has accepted the connection, as far as events tell. Used while connecting alone.
+   * The server has accepted the connection, as far as events show. Used only while connecting.
    */
   protected isGreeting = false;
   #unsent = new AbortController();
@@ -183,7 +183,7 @@ export class NodeRedisServer implements ServerPort {
     return this.ask(words, asBytes);
   }
 
-  /** Commands of one turn leave on one connection, and in one piece. */
+  /** Sends all calls in one turn: node-redis writes those on one connection, in one piece. */
   async together(
     _slot: number,
     script: string,
@@ -198,7 +198,7 @@ export class NodeRedisServer implements ServerPort {
     return replies;
   }
 
-  /** node-redis throws an error only while nothing listens to `error`. */
+  /** Listens to `errorMonitor`: with a listener to `error`, node-redis would throw no error. */
   watch({ up, lost, ended, failed }: PortWatcher): () => void {
     let wasReady = this.client.isReady;
     // An `error` may also come from the client's own PING, whose connection stays.
@@ -249,7 +249,7 @@ export function statusOf(
   return known.wasReady ? "reconnecting" : "connecting";
 }
 
-/** The store must not connect it: the application's own call would fail. */
+/** The store must not connect the client: the application's own `connect()` would fail. */
 export const advice = "call connect() on the node-redis client";
 
 export function ownOptions(options: NodeRedisOptions | undefined): object {

@@ -21,8 +21,8 @@ export interface Place {
 }
 
 /**
- * Used by the command line. Connects only once, so that the command can say why it failed. In a
- * file of its own: bundlers resolve imports even if unused, and a shop may have node-redis alone.
+ * Opens the command line's client, which connects only once, so that a command can say why not.
+ * In a file of its own: bundlers resolve even unused imports, and a shop may have node-redis alone.
  */
 export async function openIoredis(place: Place): Promise<IoredisClient> {
   const { Cluster, Redis } = await import("ioredis");
@@ -46,7 +46,7 @@ export async function openIoredis(place: Place): Promise<IoredisClient> {
       clusterRetryStrategy: () => null,
       slotsRefreshTimeout: withinMs,
       keyPrefix,
-      // By default the nodes' names are looked up, and no certificate is for their addresses.
+      // By default ioredis connects to the nodes' addresses, for which no certificate is valid.
       ...(place.tls && { dnsLookup: (name, found) => found(null, name) }),
       redisOptions: { ...login, ...once },
     });

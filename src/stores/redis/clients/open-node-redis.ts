@@ -1,7 +1,7 @@
 import type { NodeRedisClient } from "./node-redis.ts";
 import type { Place } from "./open-ioredis.ts";
 
-/** Used by the command line. In a file of its own: bundlers resolve imports even if unused. */
+/** Opens the command line's client. In a file of its own: bundlers resolve even unused imports. */
 export async function openNodeRedis(place: Place): Promise<NodeRedisClient> {
   const { createClient, createCluster } = await import("redis");
   const { database, family, host, isCluster, keyPrefix, path, port, tls } = place;
@@ -22,7 +22,7 @@ export async function openNodeRedis(place: Place): Promise<NodeRedisClient> {
         rootNodes: [{ socket: { host, port } }],
         defaults: { ...login, socket },
         keyPrefix,
-        // Otherwise a master that is away would keep the command from the others.
+        // Otherwise one master that is away would keep the command line from all others.
         minimizeConnections: true,
       })
     : createClient({ ...login, socket, database, keyPrefix });

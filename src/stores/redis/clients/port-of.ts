@@ -10,7 +10,7 @@ export type RedisClient = IoredisClient | NodeRedisClient;
 
 const ports = new WeakMap<object, ClientPort>();
 
-/** Knows a client by its members. @throws InvalidOptionError with the reason and the way out. */
+/** Returns the one port of a client. @throws InvalidOptionError with the reason and the way out. */
 export function portOf(client: RedisClient): ClientPort {
   // The clients that node-redis derives, as by `withCommandOptions()`, share one connection.
   const { _self: identity = client } = Object(client) as { readonly _self?: object };

@@ -40,7 +40,7 @@ export type ClientStatus =
   | "end";
 
 export interface PortWatcher {
-  /** A connection came up; on a Cluster of node-redis, one to any node; of ioredis, the Cluster. */
+  /** The client is connected: a Cluster of node-redis to one more node, of ioredis as a whole. */
   up?(): void;
   /**
    * A connection was lost; on a Cluster, one to any node. Called before any call in flight on it
@@ -57,7 +57,7 @@ export interface PortWatcher {
 export interface ClientPort extends ServerPort {
   readonly isCluster: boolean;
   readonly status: ClientStatus;
-  /** How to connect a client that the store cannot connect. */
+  /** How the application connects a client, where the store must not. */
   readonly advice?: string;
   /** The client's own prefix of every key; `undefined` if it is not a text. */
   readonly keyPrefix: string | undefined;
@@ -66,7 +66,7 @@ export interface ClientPort extends ServerPort {
   readonly database: number;
   /** Rule 22: whether a connection has to be proven to be in `database`. */
   readonly needsProof: boolean;
-  /** Whether calls without keys can be written on the connections of a Cluster's nodes. */
+  /** Whether a Cluster's nodes can be sent calls that declare no keys, each on its connection. */
   readonly mayGather: boolean;
   /** Whether a call for the slot is written now; a Cluster of ioredis may queue it for the node. */
   isReady(slot: number): boolean;
@@ -112,7 +112,7 @@ export interface ClientPort extends ServerPort {
 
 /**
  * A copy with message, name and code: errors of a client may carry the arguments of their command,
- * and so owner ids, into logs. Where all nodes of a Cluster failed: the last error one replied.
+ * and so owner ids, into logs. If all nodes of a Cluster failed: the last error that one replied.
  */
 export function plainError(error: unknown): Error {
   if (!(error instanceof Error)) return new Error(String(error));
@@ -127,8 +127,8 @@ export function plainError(error: unknown): Error {
 }
 
 /**
- * The server's reply, and so a sign of life. A minifier renames the classes of ioredis 5, and with
- * them the names of their errors; the server's begin with a word in capitals, the client's do not.
+ * Whether an error is the server's reply, and so a sign of life. A minifier renames the classes of
+ * ioredis 5, and so its errors; a text of the server begins with a word in capitals, no other does.
  */
 export function isServerError(error: unknown): error is Error {
   if (!(error instanceof Error)) return false;
@@ -143,7 +143,7 @@ export function isUnwritten({ message }: Error): boolean {
   return unwritten.test(message);
 }
 
-/** A client's `keyPrefix`, which may be a Buffer; `undefined` where it is no text. */
+/** Returns a client's `keyPrefix`, maybe a Buffer, as text; `undefined` if it is not UTF-8. */
 export function textPrefix(prefix: unknown): string | undefined {
   if (Buffer.isBuffer(prefix) && !isUtf8(prefix)) return undefined;
   return String(prefix ?? "");

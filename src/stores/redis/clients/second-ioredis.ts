@@ -38,7 +38,7 @@ export function openSecond(client: IoredisInternals, database: number): IoredisC
     }) as IoredisClient;
   }
   const duplicateRedis = client.duplicate as (options: object) => IoredisClient;
-  // The first client has learned these: the Sentinel that is named may be on the master's host.
+  // Pass all Sentinels that the first client knows: the named one may be on the lost master's host.
   const sentinels = client.connector?.sentinelIterator?.sentinels;
   return duplicateRedis.call(client, {
     ...common,
@@ -52,7 +52,7 @@ export function openSecond(client: IoredisInternals, database: number): IoredisC
   });
 }
 
-/** The nodes that the client has learned, then those that were named: one of these may hang. */
+/** The nodes that the client has learned, then the named ones, of which one may hang. */
 function knownNodes(client: IoredisInternals): unknown[] {
   const learned = (client.nodes?.("all") ?? []).flatMap(({ options }) =>
     options?.host === undefined ? [] : { host: options.host, port: Number(options.port) },

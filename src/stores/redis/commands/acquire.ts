@@ -13,9 +13,9 @@ import {
 } from "./command.ts";
 import { isRecord, longestLife, toldKey } from "./values.ts";
 
-/** The code of a cooldown is this less the ms that it lasts. Minus a token is below all codes. */
+/** The code for a cooldown is this less the ms that it still lasts, always above minus a token. */
 const cooldown = -1_000_000_000;
-/** In µs since 1970: the clocks of September 2001 passed it. */
+/** The least fencing token: µs since 1970, which clocks passed in September 2001. */
 const leastToken = 1e15;
 
 const acquire = /* lua */ `
@@ -31,7 +31,7 @@ if floor_us >= token and floor_us < token + 60000000 then
 end
 local behind = ':' .. string.format('%.0f', token) .. ':' .. ARGV[6]
 local replies = { now, token }
--- Tries for one lock. Returns a code of acquireScript or an error; behind a life, also the value.
+-- Tries for one lock. Returns a code of acquireScript or an error, and for >= 0 the value, too.
 local function acquire(key, owner_id, value)
   -- If SET is not sent, fails or finds a key, GET looks for a holder.
   local reply = in_time and redis.pcall('SET', key, value, 'PX', ARGV[4], 'NX')
@@ -54,7 +54,7 @@ local function acquire(key, owner_id, value)
     return -tonumber(string.sub(held, 38, string.find(held, ':', 38, true) - 1))
   end
   reply = redis.pcall('PTTL', key)
-  -- Rule 18: Redis' clock was set back. Where PEXPIRE is refused, the life stays.
+  -- Rule 18: a longer life is from a clock that was set back: cut it, unless Redis refuses.
   local most = longest_life(held)
   if most and not failed(reply) and (reply < 0 or reply > most) then
     if not failed(redis.pcall('PEXPIRE', key, most)) then
@@ -79,12 +79,12 @@ end
 `;
 
 /**
- * KEYS: one an entry.
- * ARGV[1] deadline: Redis' time, in ms, after which nothing is taken any more.
+ * Acquires locks. KEYS: one for each entry.
+ * ARGV[1] deadline: Redis' time, in ms, after which no lock is taken any more.
  * ARGV[2] window: how long before the deadline a request may come, in ms; one that comes earlier was
  *   stamped by a wrong clock, and could take effect long after its caller has gone.
  * ARGV[3] life that is given to a foreign string without any expiry, in ms.
- * ARGV[4] life that is given to what is taken, in ms.
+ * ARGV[4] life that is given to a lock that is taken, in ms.
  * ARGV[5] the highest fencing token or clock that was heard from this node, in µs.
  * ARGV[6] the middle of the value, equal for all entries: `<ttlMs>:<maxHoldMs>:<holder>:`.
  * ARGV[7], ARGV[8], ...: the owner id of each entry.
@@ -95,7 +95,7 @@ end
  *   below -1e15 mine: it held this owner id already, with the token -reply; nothing was written
  *   -3 not taken: free, but the request came too late or too early; or a key was there at the SET,
  *      and had run out at the GET. Nothing was written
- *   -4 contended by a key that is no string, and so no lock; nothing was written
+ *   -4 contended by a key that is not a string, and so not a lock; nothing was written
  *   >= 0 contended: another value, and the ms that it has to live
  */
 export const acquireScript: string = sent(/* lua */ `
@@ -117,7 +117,7 @@ local function differ(one, other)
   local none = string.rep('-', 22)
   return one ~= other and one ~= none and other ~= none
 end
--- Rule 16: the record before the lock, and it counts even where the lock is ours.
+-- Rule 16: read the record before the lock: it counts even where the lock is ours.
 local function kept_for(record, fingerprint)
   local kept = redis.pcall('GET', record)
   if odd(kept) then
@@ -150,12 +150,12 @@ end
  * Acquires for submissions.
  *
  * KEYS: for each entry the lock and the record, which are in one slot.
- * ARGV[1] to ARGV[6]: as above.
+ * ARGV[1] to ARGV[6]: as for acquireScript.
  * ARGV[7], ...: for each entry the owner id, the submission's id and its fingerprint.
  *
- * Returns what the other script does, or for an entry:
- *   a string that begins with 1: completed, and that is the record
- *   s, the holder's owner id, the ms to live: the holder is at work on this very submission
+ * Returns the codes of acquireScript, or for an entry:
+ *   a string that begins with 1: completed; the string is the record
+ *   s, the holder's owner id, the ms to live: contended; the holder is at work on this submission
  *   -5 mismatched: completed with another fingerprint
  *   -6 mismatched: the holder is at work on this id with another fingerprint
  *   -7 a value that is not a record is in the record's place; nothing was written
@@ -177,13 +177,13 @@ return replies
 `);
 
 /**
- * Looks submissions up. Its deadline passed long ago, so it takes nothing.
+ * Looks submissions up. Its deadline is always in 1970, so that it takes no lock.
  *
  * KEYS: for each entry the lock, the record, and the answer that a run told.
- * ARGV: as above, and behind each entry's three the owner id of the run that the caller waits for,
- *   or nothing.
+ * ARGV: as for acquireOnceScript, and behind the three of each entry the owner id of the run that
+ *   the caller waits for, or ''.
  *
- * Returns what the script above does, or for an entry:
+ * Returns the codes of acquireOnceScript, or for an entry:
  *   t and a record: the answer of that run (rule 25)
  */
 export const lookUpScript: string = sent(/* lua */ `

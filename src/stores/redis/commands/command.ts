@@ -36,7 +36,7 @@ export interface Command<Request, Reply> {
   readonly maxEntries?: number;
   /** The texts of its replies may be bytes that are not UTF-8. */
   readonly repliesBytes?: true;
-  /** Returns the first of ARGV; none without this function. */
+  /** Returns the first ARGV, which all entries of a call share; without this function, none. */
   head?(settings: CallSettings): Word[];
   add(
     request: Request,
@@ -47,7 +47,7 @@ export interface Command<Request, Reply> {
   read(reply: EntryReply): Reply | NoAnswer;
 }
 
-/** The text of a script as it is sent: without comments, indentation and empty lines. */
+/** Returns a script's text as it is sent: without comments, indentation and empty lines. */
 export function sent(script: string): string {
   return script
     .split("\n")

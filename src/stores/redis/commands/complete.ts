@@ -9,7 +9,7 @@ import { isRecord } from "./values.ts";
  */
 export type RecordRequest = Omit<CompleteRequest, "cooldownUntilMs">;
 
-/** Rule 15, in this order: its own record, then too late, and only then another's record. */
+/** Rule 15: its own record counts first, then that the complete is late, then another's record. */
 const keep = /* lua */ `
 ${isRecord}
 local function keep(record, owner_id, text, expires)
@@ -27,8 +27,8 @@ local function keep(record, owner_id, text, expires)
   elseif kept then
     return -2
   end
-  -- Rule 16: a full Redis refuses a script only where its first write needs memory. This one needs
-  -- none, and deletes nothing.
+  -- Rule 16: a full Redis refuses a script only where its first write needs memory. This DEL needs
+  -- none, and finds no key.
   redis.pcall('DEL', record)
   local reply = redis.pcall('SET', record, text, 'PX', string.format('%.0f', expires))
   if failed(reply) then
@@ -40,7 +40,7 @@ end
 `;
 
 /**
- * The record takes the place of the lock.
+ * Writes records, and lets their locks go.
  *
  * KEYS: for each entry the lock and the record, which are in one slot.
  * ARGV: for each entry the owner id, the record, Redis' time in ms at which it expires, and
@@ -82,7 +82,8 @@ return replies
 `);
 
 /**
- * The record alone, where a complete is written again on a Cluster (rule 16): a release follows.
+ * Writes records alone, for a complete that is written again on a Cluster (rule 16): a release
+ * follows.
  *
  * KEYS: the record of each entry.
  * ARGV: for each entry the owner id, the record, and Redis' time in ms at which it expires.

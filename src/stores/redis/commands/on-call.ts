@@ -133,7 +133,7 @@ end
 if string.sub(named, 1, string.len(id)) ~= id then
   return { now, -1 }
 end
--- Rule 19: a lease may have a living holder.
+-- Rule 19: a lease (or its tombstone) may have a living holder, so only others are deleted at once.
 if ARGV[5] == '1' or not (lease or freed) then
   local reply = redis.pcall('DEL', key)
   return failed(reply) and reply or { now, 0 }
@@ -175,7 +175,7 @@ return failed(reply) and reply or { now, left }
  * Rule 26: deletes the record of a submission, for a person.
  *
  * KEYS: a lock, and the record beside it.
- * ARGV[1] the submission; ARGV[2] the owner id of the run whose record was looked at.
+ * ARGV[1] the submission; ARGV[2] the owner id of the run whose record the caller has read.
  *
  * Returns the clock, then:
  *   1 deleted
@@ -209,8 +209,8 @@ return failed(reply) and reply or { now, 1 }
 `);
 
 /**
- * Deletes the lock that another program has left: each of its locks begins with the same value and
- * the same life, so the age is that life less what is left of it.
+ * Deletes a lock that another program has left behind. All its locks begin with the same value and
+ * the same life, so that a lock's age is that life less the rest of it.
  *
  * KEYS: one lock.
  * ARGV[1] the value; ARGV[2] the life that each lock begins with, in ms.
@@ -220,7 +220,7 @@ return failed(reply) and reply or { now, 1 }
  * Returns:
  *   >= 0 deleted, or would be (ARGV[4] 0): the ms that it had to live
  *   -1 it has more than ARGV[3] to live, -2 there is no key, -3 another value, -4 no expiry
- *   -5 it has more to live than the life: some locks begin with another one
+ *   -5 it has more than ARGV[2] to live: some locks begin with another life
  */
 export const strandedScript: string = sent(/* lua */ `
 ${common}
@@ -324,7 +324,7 @@ function heldOf(value: string, expiresInMs: number, storeTimeMs: number): Inspec
   return { ...held, heldMs, renewedMs, endsInMs, ...ifTooLong(expiresInMs, Number(ttlMs)) };
 }
 
-/** Rule 18: as a rule, only a clock that was set back makes a life of ours so long. */
+/** Rule 18: as a rule, a value of ours lives so long only after Redis' clock was set back. */
 function ifTooLong(expiresInMs: number, mostMs: number): { readonly clockSetBack?: true } {
   const isTooLong = expiresInMs > mostMs && expiresInMs !== Number.POSITIVE_INFINITY;
   return isTooLong ? { clockSetBack: true } : {};

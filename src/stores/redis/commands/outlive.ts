@@ -8,8 +8,8 @@ import { decoded, outlivedKey } from "./values.ts";
 const longestTraces = 4_000;
 
 /**
- * Rule 19: leaves the trace of an order that has outlived its lock, or its end, beside those of the
- * user's other orders.
+ * Rule 19: writes the trace of an order that has outlived its lock, or that the order has ended,
+ * beside the traces of the user's other orders.
  *
  * KEYS: the lock, by which a sharding proxy finds the server that `inspect` asks; the traces.
  * ARGV[1] the owner id; ARGV[2] the trace, or '' where the order has ended; ARGV[3] ms to live at
@@ -58,7 +58,7 @@ export const outliveCommand: Command<OutliveRequest, OwnedReply> = {
   read: kindOf({ 1: "done" }),
 };
 
-/** The orders of a value that have not ended, the oldest first. */
+/** Returns the orders in the value of a traces key that have not ended, the oldest first. */
 export function outlivedOf(traces: string, storeTimeMs: number): OutlivedOrder[] {
   const ago = (atMs: unknown) => Math.max(0, storeTimeMs - Number(atMs));
   const parts = traces.split(",").map((trace) => trace.split(":"));

@@ -5,11 +5,11 @@ import { type Command, common, endOfEntry, gatheredForm, maxRecords, sent } from
 import { toldKey } from "./values.ts";
 
 /**
- * One entry of a script about a lock; `mine` is executed where it holds the owner id. The codes:
+ * One entry of a script about locks; `mine` is executed where the key holds the owner id. Codes:
  *   1 done, where `mine` says so
  *   0 gone: no key
  *   -1 foreign: another value, or another type than a string
- *   -2 freed: a person has taken it away from this owner id
+ *   -2 freed: the tombstone of this owner id, from which a person has taken the lock away
  */
 function ofOwner(mine: string): string {
   return /* lua */ `
@@ -31,7 +31,7 @@ ${endOfEntry(1)}
 }
 
 /**
- * KEYS: one an entry.
+ * Extends locks. KEYS: one for each entry.
  * ARGV[1] life, in ms.
  * ARGV[2], ARGV[3], ...: the owner id of each entry.
  *
@@ -66,7 +66,7 @@ local function let_go(key, owner_id, left)
   -- back.
   local life = cooldown and string.format('%.0f', math.min(left, ${longestCooldownMs}))
   if cooldown then
-    -- Rule 16: before any DEL. While a Cluster moves the slot, it would refuse to write the key again.
+    -- Rule 16: SET before any DEL. While a Cluster moves the slot, it refuses to write a new key.
     local reply = redis.pcall('SET', key, cooldown, 'PX', life, 'XX')
     if reply and reply.ok then
       wrote = true
@@ -89,11 +89,11 @@ end
  * Compare and delete: only the owner's key is ever deleted. The end of a cooldown is absolute and
  * equal in every copy, so that a late copy does not lengthen it.
  *
- * KEYS: one an entry.
+ * KEYS: one for each entry.
  * ARGV: for each entry the owner id, and Redis' time in ms at which the cooldown ends (0: none).
  *
- * Returns the clock, then the code of each entry: 1 says that this copy has deleted it, or left
- * its cooldown, or that an earlier copy has left this cooldown.
+ * Returns the clock, then the code of each entry: 1 says that this copy has deleted the key or left
+ * a cooldown in it, or that an earlier copy has left this cooldown.
  */
 export const releaseScript: string = sent(/* lua */ `
 ${common}
@@ -136,7 +136,7 @@ end
 return replies
 `);
 
-/** Reads the replies of a command whose codes each stand for a kind of answer alone. */
+/** Returns the `read` of a command, each of whose codes stands for one kind of answer alone. */
 export function kindOf<Kind extends string>(
   kinds: Readonly<Record<number, Kind>>,
 ): Command<never, Answered<Kind>>["read"] {

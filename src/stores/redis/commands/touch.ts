@@ -8,7 +8,7 @@ import { common, endOfEntry, sent } from "./command.ts";
  * ARGV: the owner id of each entry.
  *
  * Returns the clock, then for each entry:
- *   1 it is there, and the replicas that have the last write of this script have it
+ *   1 it is there, also on each replica that has the last write of this script
  *   0 something else is there, or nothing, or (before the write) a key without an expiry
  */
 export const touchScript: string = sent(/* lua */ `

@@ -24,7 +24,7 @@ import { longestCooldownMs, longestTtlMs } from "../../../validation.ts";
 
 const uuid: string = [8, 4, 4, 4, 12].map((digits) => "%x".repeat(digits)).join("%-");
 
-/** On call, a value with a UUID in front is a lease: another library may hold it. */
+/** For `inspect` and `free`, a UUID in front makes a lease: other libraries write such values. */
 export const whose: string = /* lua */ `
 local function whose(held)
   local lease = string.match(held, '^(${uuid})')
@@ -71,7 +71,7 @@ export function toldKey(recordKey: string): string {
   return `${recordKey}:told`;
 }
 
-/** Another program may have written a text that does not decode. */
+/** Percent-decodes a text. One that does not decode is another program's, and is left as it is. */
 export function decoded(text: string): string {
   try {
     return decodeURIComponent(text);
