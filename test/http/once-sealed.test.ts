@@ -36,6 +36,8 @@ async function placed(seal: SealOptions | undefined): Promise<string> {
   const server = await forTest(startRedis({ args: [...args, "--slowlog-max-len", "100000"] }));
   const client = new Redis(server.port, { maxRetriesPerRequest: 1 });
   const watcher = client.duplicate();
+  // ioredis fails where a command of another connection is right behind the answer to MONITOR.
+  await Promise.all([client, watcher].map(untilReady));
   const monitor = await watcher.monitor();
   const seen: string[] = [];
   monitor.on("monitor", (_time: string, words: string[]) => seen.push(words.join(" ")));

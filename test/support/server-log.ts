@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import type { Redis } from "ioredis";
-import { ioredis6 } from "./clients.ts";
+import { ioredis6, untilReady } from "./clients.ts";
 import { command } from "./command.ts";
 import { until } from "./until.ts";
 
@@ -20,6 +20,8 @@ export interface ExecutedCall {
 /** Begins a log by MONITOR. */
 export async function serverLog(port: number): Promise<ServerLog> {
   const client = ioredis6.connect(port);
+  // ioredis fails where a command of another connection is right behind the answer to MONITOR.
+  await untilReady(client);
   const monitor: Redis = await client.monitor();
   client.disconnect();
   let heard: string[][] = [];
