@@ -61,7 +61,6 @@ async function request(onEntered: () => Promise<void>): Promise<void> {
   // On a busy machine the guard may refuse a request, which then never enters its handler.
   const refused = answered.then(({ status }) => Promise.reject(new Error(`answered ${status}`)));
   await Promise.race([inHandler, refused]);
-  refused.catch(() => {});
   await onEntered();
   release();
   await (await answered).arrayBuffer();

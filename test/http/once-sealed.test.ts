@@ -12,6 +12,7 @@ import { closeClients, redisClients, untilReady } from "../support/clients.ts";
 import { command } from "../support/command.ts";
 import { closeLocks, openLock } from "../support/locks.ts";
 import { forTest, startRedis } from "../support/redis-server.ts";
+import { startMonitor } from "../support/server-log.ts";
 
 const [old, newest] = [randomBytes(32), randomBytes(32)];
 const orders = 1_000;
@@ -35,10 +36,8 @@ async function placed(seal: SealOptions | undefined): Promise<string> {
   const args = ["--appendonly", "yes", "--rdbcompression", "no", "--slowlog-log-slower-than", "0"];
   const server = await forTest(startRedis({ args: [...args, "--slowlog-max-len", "100000"] }));
   const client = new Redis(server.port, { maxRetriesPerRequest: 1 });
-  const watcher = client.duplicate();
-  // ioredis fails where a command of another connection is right behind the answer to MONITOR.
-  await Promise.all([client, watcher].map(untilReady));
-  const monitor = await watcher.monitor();
+  await untilReady(client);
+  const monitor = await startMonitor(server.port);
   const seen: string[] = [];
   monitor.on("monitor", (_time: string, words: string[]) => seen.push(words.join(" ")));
   const lock = openLock({ store: new RedisStore(client), seal });
@@ -61,7 +60,6 @@ async function placed(seal: SealOptions | undefined): Promise<string> {
     if (statSync(file).isFile()) seen.push(readFileSync(file, "latin1"));
   }
   monitor.disconnect();
-  watcher.disconnect();
   client.disconnect();
   return seen.join("\n");
 }

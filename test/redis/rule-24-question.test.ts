@@ -6,7 +6,7 @@ import { closeClients, ioredis6, untilReady } from "../support/clients.ts";
 import { freshUser } from "../support/ids.ts";
 import { startMasters } from "../support/masters.ts";
 import { observer } from "../support/observer.ts";
-import { type RedisServer, startRedis } from "../support/redis-server.ts";
+import { forTest, type RedisServer, startRedis } from "../support/redis-server.ts";
 
 let given: MockInstance<typeof process.emitWarning>;
 let askSharing: typeof import("../../src/stores/redis/gathering.ts").askSharing;
@@ -24,69 +24,57 @@ afterEach(() => {
 const connected = async (port: number): Promise<ServerPort> =>
   portOf(await untilReady(ioredis6.connect(port)));
 
+/** A port to which {@link askSharing} writes as to the server, but for `eval`. */
+const withEval = (server: ServerPort, evaluate: ServerPort["eval"]): ServerPort => ({
+  address: server.address,
+  connection: server.connection,
+  ask: (words) => server.ask(words),
+  eval: evaluate,
+});
+
 /** Calls `fault` before the call with that index is written, and after the answers before it. */
 function withFault(server: ServerPort, index: number, fault: () => Promise<unknown>): ServerPort {
   let calls = 0;
   let before: Promise<unknown> = Promise.resolve();
-  return {
-    address: server.address,
-    connection: server.connection,
-    eval: (...args) => {
-      const hasFault = calls++ === index;
-      const answer = before.then(async () => {
-        if (hasFault) await fault();
-        return server.eval(...args);
-      });
-      before = answer;
-      return answer;
-    },
-  } as ServerPort;
+  return withEval(server, (...args) => {
+    const hasFault = calls++ === index;
+    const answer = before.then(async () => {
+      if (hasFault) await fault();
+      return server.eval(...args);
+    });
+    before = answer;
+    return answer;
+  });
 }
 
 test.each([0, 1, 2, 17, 32])(
   "rule 24: a server that loses its keys before call %i is not taken for several shards",
   async (index) => {
-    const server = await startRedis();
-    try {
-      const { send } = observer(server.port);
-      // As a restart does. Before its first call the server has no keys to lose.
-      const asked = withFault(await connected(server.port), index, () => send("FLUSHALL"));
-      const key = `lock:submit:${freshUser()}`;
-      expect(await askSharing(asked, key)).toBe(index === 0 ? "yes" : "no");
-      expect(given.mock.calls).toEqual([]);
-    } finally {
-      await server.stop();
-    }
+    const server = await forTest(startRedis());
+    const { send } = observer(server.port);
+    // As a restart does. Before its first call the server has no keys to lose.
+    const asked = withFault(await connected(server.port), index, () => send("FLUSHALL"));
+    const key = `lock:submit:${freshUser()}`;
+    expect(await askSharing(asked, key)).toBe(index === 0 ? "yes" : "no");
+    expect(given.mock.calls).toEqual([]);
   },
 );
 
 test("rule 24: a server in cluster mode behind a plain client is named in a warning", async () => {
   const [node] = (await startMasters(inject("redisServerBinary"), 1, [])) as [RedisServer];
-  try {
-    await expectWarning(await connected(node.port));
-  } finally {
-    await node.stop();
-  }
+  await forTest(Promise.resolve(node));
+  await expectWarning(await connected(node.port));
 });
 
 test("rule 24: two servers behind one address, too", async () => {
-  const servers = await Promise.all([startRedis(), startRedis()]);
-  try {
-    const ports = await Promise.all(servers.map(({ port }) => connected(port)));
-    await expectWarning(sharded(ports as [ServerPort, ServerPort]));
-  } finally {
-    for (const server of servers) await server.stop();
-  }
+  const start = async () => connected((await forTest(startRedis())).port);
+  await expectWarning(sharded(await Promise.all([start(), start()])));
 });
 
 /** Sends each call to the server of its first key, as twemproxy does. */
 function sharded([one, other]: readonly [ServerPort, ServerPort]): ServerPort {
   const serverOf = (key = "") => (slotOf(key) % 2 === 0 ? one : other);
-  return {
-    address: one.address,
-    connection: one.connection,
-    eval: (script, { keys, args }) => serverOf(keys[0]).eval(script, { keys, args }),
-  } as ServerPort;
+  return withEval(one, (script, call) => serverOf(call.keys[0]).eval(script, call));
 }
 
 async function expectWarning(server: ServerPort): Promise<void> {

@@ -17,13 +17,20 @@ export interface ExecutedCall {
   readonly args: readonly string[];
 }
 
+/**
+ * A connection in MONITOR. Begin it when the other clients are ready: ioredis fails where a command
+ * of another connection, such as INFO, is right behind the answer to MONITOR.
+ */
+export async function startMonitor(port: number): Promise<Redis> {
+  const client = await untilReady(ioredis6.connect(port));
+  const monitor = await client.monitor();
+  client.disconnect();
+  return monitor;
+}
+
 /** Begins a log by MONITOR. */
 export async function serverLog(port: number): Promise<ServerLog> {
-  const client = ioredis6.connect(port);
-  // ioredis fails where a command of another connection is right behind the answer to MONITOR.
-  await untilReady(client);
-  const monitor: Redis = await client.monitor();
-  client.disconnect();
+  const monitor = await startMonitor(port);
   let heard: string[][] = [];
   monitor.on("monitor", (_time: string, argv: string[], source: string) => {
     if (source !== "lua") heard.push(argv);

@@ -145,7 +145,13 @@ export async function askSharing(
     const [, ...found] = await Promise.all(asked);
     if (found.every((each) => each === value)) return "yes";
     // A restart or 5 s of silence loses every key from one on. With shards, losses are scattered.
-    if (found.lastIndexOf(value) < found.findIndex((each) => each !== value)) return "no";
+    if (
+      !found.includes(
+        value,
+        found.findIndex((each) => each !== value),
+      )
+    )
+      return "no";
   } catch (error) {
     if (!isCrossSlot(error)) return "no";
   }

@@ -181,8 +181,7 @@ export class ServerPair {
     // A token is the time in microseconds, unless the floor is above it.
     const token = Array.isArray(real) && command.headLength === 2 ? (real[1] as number) : 0;
     const nowUs = Math.floor(token / 1_000) === now ? token : now * 1_000;
-    await this.#learnBlur(now);
-    this.#blurAt(now, [...requests.map(({ expiresAtMs }) => expiresAtMs), before + inMs]);
+    await this.#blurAt(now, [...requests.map(({ expiresAtMs }) => expiresAtMs), before + inMs]);
     if (this.#isBlurred) return;
     const { script } = command;
     const memory = this.#isFull ? "full" : "enough";
@@ -207,8 +206,7 @@ export class ServerPair {
     const name = this.#name(key);
     const now = await this.#nowMs();
     const isThere = (await this.#real.pexpireat(name, now + lifeMs)) === 1;
-    await this.#learnBlur(now);
-    this.#blurAt(now, []);
+    await this.#blurAt(now);
     if (!this.#isBlurred) expect(this.#simulated.expire(name, now, now + lifeMs)).toBe(+isThere);
   }
 
@@ -221,8 +219,7 @@ export class ServerPair {
   async compareKeys(): Promise<void> {
     for (const key of this.#names) {
       const [now, type, value, leftMs] = (await this.#real.eval(look, 1, key)) as Look;
-      await this.#learnBlur(now);
-      this.#blurAt(now, []);
+      await this.#blurAt(now);
       if (this.#isBlurred) return;
       const simulated = this.#simulated.live(key, now)?.value;
       expect(type, key).toBe(typeOf(simulated));
@@ -288,12 +285,9 @@ export class ServerPair {
     }
   }
 
-  async #learnBlur(now: number): Promise<void> {
-    this.#blurMs = Math.max(this.#blurMs, (await this.#nowMs()) - now + 2);
-  }
-
   /** What happened at the time at which something runs out is not compared, nor what follows. */
-  #blurAt(now: number, times: readonly number[]): void {
+  async #blurAt(now: number, times: readonly number[] = []): Promise<void> {
+    this.#blurMs = Math.max(this.#blurMs, (await this.#nowMs()) - now + 2);
     const isClose = (at: number) => Math.abs(at - now) <= this.#blurMs;
     this.#isBlurred ||= [...this.#expiries].some(isClose) || times.some(isClose);
   }
