@@ -52,6 +52,9 @@ async function net({ family, isStrict, path, runs, seed, site }: Plan): Promise<
         ]
       : [JSON.parse(path) as Program];
   const red = await judge.redOf(programs);
+  // On a busy machine a program may have ended before its fault: play it again, with few others.
+  const left = programs.filter(({ site }) => !judge.reached.has(site));
+  red.push(...(await judge.redOf(left)));
   const haul = { runs: programs.length, seed, busy: judge.busy };
   const idle = rows.map(({ site }) => site).filter((site) => !judge.reached.has(site));
   if (path === undefined && idle.length > 0) {
