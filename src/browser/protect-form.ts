@@ -58,8 +58,8 @@ export function protectForm(
   const name = given ?? `${url} ${attribute("action")} ${[...document.forms].indexOf(form)}`;
   // biome-ignore lint/suspicious/noExplicitAny: servers have no types of the DOM.
   const [visit]: any[] = performance.getEntriesByType("navigation" as never);
-  // A form's answer is another page: only the customer's return says that it is the same order. And
-  // a router shows other pages in a document that was reloaded once.
+  // A form that was loaded anew keeps its id only if the load was a reload or a return. Compare the
+  // URL as well: a router shows other pages in a document that was reloaded once.
   const isReturn = /load|back/.test(visit?.type) && bare(visit.name) === url;
   /** Returns the field with the id. The page may have rendered its fields anew. */
   const filled = () => {

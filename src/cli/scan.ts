@@ -24,7 +24,7 @@ const pauseMs = 5;
 /** How many keys are asked for: all are on the same one of two masters once in 32 768 times. */
 const probes = 16;
 
-/** A plain client sees the keys of one node of a Cluster: without this, it would report "none". */
+/** @throws CliError for a plain client of a Cluster: a scan would miss the keys of other nodes. */
 export async function refuseNodeOfCluster(connection: CliTarget): Promise<void> {
   const client = clientOf(connection);
   if (client.isCluster) return;

@@ -51,7 +51,7 @@ export async function untilOver(
 ): Promise<{ sent: Response; cancel?: () => void }> {
   const { status } = response;
   if (!Number.isInteger(status)) throw new TypeError("expected a Response");
-  // Hono's own `Response` may be a proxy, or have a body of any status, unless its body is asked for.
+  // Reading `body` may throw: of a proxy, and of Hono's own `Response` with a status such as 204.
   const isProxied = isProxy(response);
   const body = isProxied || !mayHaveBody(status) ? null : response.body;
   if (body === null || response.bodyUsed) {

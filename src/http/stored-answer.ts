@@ -113,7 +113,7 @@ export function headersToRepeat(headers: AnswerHeaders, earlier?: unknown): Pick
   return repeated;
 }
 
-/** Restores the form of a stored body, for frameworks that serialise: a JSON value, text, bytes. */
+/** Returns a kept body in a form in which a handler sets it: a JSON value, a text or bytes. */
 export function bodyToRepeat(body: Uint8Array, type: string): unknown {
   const bytes = Buffer.from(body.buffer, body.byteOffset, body.byteLength);
   if (!isUtf8(bytes)) return bytes;

@@ -19,8 +19,8 @@ import {
 import type { LockTimes, OwnedReply } from "./store.ts";
 
 /**
- * Rule 7: the clock of one attempt and its lease, in ms. It follows the monotonic or wall clock,
- * whichever is ahead: while a machine sleeps, only its wall clock advances, as Redis' does.
+ * Rule 7: the clock of one attempt and its lease, in ms. It follows the monotonic or the wall
+ * clock, the one that is ahead: while a machine sleeps, only its wall clock advances, as Redis' does.
  */
 export class LeaseClock {
   readonly startedAt: number = performance.now();
