@@ -1,6 +1,6 @@
 import { isSubmitLockError, type LockLostError } from "../errors.ts";
 import { type RefusalMessage, refusalChannel } from "../lock/channels.ts";
-import type { Lease } from "../lock/lease.ts";
+import { type Lease, UserLease } from "../lock/lease.ts";
 import type { AnswerToStore } from "../lock/record.ts";
 import { setTimeout } from "../time.ts";
 import { textOfThrown, warnOnce } from "../validation.ts";
@@ -43,7 +43,10 @@ export class RequestLease {
     this.lease = lease;
     this.options = options;
     this.submission = submission;
-    if (submission !== undefined) IdentifiedSubmission.acquired(submission, lease);
+    if (submission !== undefined) {
+      IdentifiedSubmission.acquired(submission, lease);
+      UserLease.onLost(lease, () => this.#lost());
+    }
     exchange.watcher = this;
     const others = leases.get(exchange.request);
     if (others === undefined) leases.set(exchange.request, [this]);
@@ -117,8 +120,9 @@ export class RequestLease {
     if (!this.#isHeld || this.#isUnseen) return;
     const { exchange } = this;
     if (this.#running > 0) {
-      const capture = this.#capture;
-      if (capture?.responseEnded !== undefined && exchange.isAnswered) capture.responseEnded();
+      if (!exchange.isAnswered) return;
+      this.#capture?.responseEnded?.();
+      if (this.submission !== undefined && this.lease.remainingMs() === 0) this.#recordNow();
       return;
     }
     if (exchange.isAnswered || (this.#isFinished && !exchange.mayStillChange)) {
@@ -136,7 +140,7 @@ export class RequestLease {
    */
   end(outerWorkMs = 0): void {
     this.#isHeld = false;
-    const { exchange, lease } = this;
+    const { exchange } = this;
     exchange.stop();
     const ofRequest = leases.get(exchange.request) ?? [];
     if (ofRequest.length === 1) leases.delete(exchange.request);
@@ -144,23 +148,58 @@ export class RequestLease {
     const answer = this.#capture?.answer();
     const hasSucceeded = answer !== undefined && answer.status >= 200 && answer.status < 400;
     const cooldownMs = hasSucceeded ? this.options.cooldownMs : 0;
-    const otherwise = this.submission !== undefined && this.#isDone() ? done : undefined;
-    const isKept = answer !== undefined && this.#isKept(answer);
-    // Headers that are too long are not kept, and a success must not be repeated without its
-    // headers.
-    const bounded = answer !== undefined && hasLongHeaders(answer) ? done : answer;
-    const kept = isKept ? bounded : otherwise;
+    const kept = this.#kept(answer);
     const told = kept === undefined ? this.#told(answer) : undefined;
+    this.#endLease(kept, outerWorkMs, Math.max(cooldownMs, outerWorkMs), told);
+  }
+
+  #endLease(
+    kept: AnswerToStore | undefined,
+    outerWorkMs = 0,
+    cooldownMs = 0,
+    told?: AnswerToStore,
+  ): void {
+    const { exchange, lease } = this;
     try {
-      endLease(lease, kept, Math.max(cooldownMs, outerWorkMs), exchange, told);
+      endLease(lease, kept, cooldownMs, exchange, told);
     } catch {
       // The store has no cooldowns, or cannot keep this answer, and the lease goes on: end it
       // without them.
-      setTimeout(() => endLease(lease, otherwise, 0, exchange), outerWorkMs);
+      setTimeout(() => endLease(lease, this.#otherwise, 0, exchange), outerWorkMs);
     }
   }
 
-  /** Whether no retry may run, although no answer can be kept. */
+  /** The lease was lost before the work has returned, which may never be. */
+  #lost(): void {
+    const { lease } = this;
+    if (!this.#recordNow() || (lease.signal.reason as LockLostError).reason !== "max-hold") return;
+    warnOnce(
+      "SUBMIT_LOCK_OUTLIVED",
+      "a handler had not returned at maxHoldMs, although its order was answered or placed. Its user's other orders were refused until then. Give whatever it awaits behind the answer a short time limit, or leave it to a job",
+    );
+  }
+
+  /** Rule 15: a retry could run beside this work now, so what was answered is recorded, or `placed`. */
+  #recordNow(): boolean {
+    if (!this.#isHeld) return false;
+    const kept = this.#kept(this.exchange.isAnswered ? this.#capture?.answer() : undefined);
+    if (kept !== undefined) this.#endLease(kept);
+    return kept !== undefined;
+  }
+
+  /** Returns the record of this request. `undefined`: none, so a retry runs. */
+  #kept(answer: AnswerToStore | undefined): AnswerToStore | undefined {
+    if (answer === undefined || !this.#isKept(answer)) return this.#otherwise;
+    // Headers that are too long are not kept, and a success must not be repeated without its
+    // headers.
+    return hasLongHeaders(answer) ? done : answer;
+  }
+
+  /** The record where no answer can be kept. `undefined`: a retry may run. */
+  get #otherwise(): AnswerToStore | undefined {
+    return this.#isDone() ? done : undefined;
+  }
+
   #isDone(): boolean {
     const { submission } = this;
     if (submission === undefined) return false;

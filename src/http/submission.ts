@@ -36,10 +36,8 @@ export class IdentifiedSubmission implements RequestSubmission {
     const lease = this.#lease;
     if (lease === undefined) return;
     UserLease.placed(lease);
-    // Once the lease is lost, a retry could run beside this request: record it as done at once.
-    const record = () => void lease.complete(done);
-    if (lease.signal.aborted) record();
-    else lease.signal.addEventListener("abort", record, { once: true });
+    // Where the lease is lost already, a retry could run beside this request.
+    if (lease.remainingMs() === 0) void lease.complete(done);
   }
 
   // Static, so that handlers do not see them.

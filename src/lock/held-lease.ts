@@ -104,6 +104,8 @@ export class HeldLease extends Timer {
   /** The context of the code that first asked for the signal: its listeners must run there. */
   #signalContext: AsyncResource | undefined;
   #hasOutlived = false;
+  /** Called once, when the lease is lost: it may call `release` or `complete`. */
+  onLost: (() => void) | undefined;
   /** Rule 19: the one retire of a lost lease, begun by the lease itself or by `release`. */
   #retired: Promise<Parameters<OnReleased>> | undefined;
 
@@ -233,7 +235,8 @@ export class HeldLease extends Timer {
     // waits until the lease ends, so that the holder can stop; after `close` the key expires.
     if (reason === "freed" || reason === "overtaken") this.#retire();
     if (reason !== "closed") this.#setTimer(this.validity.endsAt);
-    // Abort last: listeners of the signal may call `release` or `complete`.
+    // These two last: both may call `release` or `complete`.
+    this.onLost?.();
     this.#signalContext?.runInAsyncScope(() => this.#aborter?.abort(lost));
     // Leave the trace now: at the end of the lease's time the connection may be closed.
     if (reason === "closed" && !this.#isReleased) this.#outlives(reason);

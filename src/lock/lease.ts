@@ -207,7 +207,7 @@ export class UserLease implements Lease {
     return this.#complete(answer, cooldownMs);
   }
 
-  /** For `check` and a closed lock. Static, like the next two, so that handlers do not see it. */
+  /** For `check` and a closed lock. Static, like the next three, so that handlers do not see it. */
   static heldOf(lease: Lease): HeldLease {
     return (lease as UserLease).#held;
   }
@@ -215,6 +215,11 @@ export class UserLease implements Lease {
   /** Used by `placed()` of a guard: from now on a release is a complete, without an answer. */
   static placed(lease: Lease): void {
     if (#isPlaced in lease) lease.#isPlaced = true;
+  }
+
+  /** Used by a guard, for which a signal would cost too much. @param listener called at the loss. */
+  static onLost(lease: Lease, listener: () => void): void {
+    if (#held in lease) lease.#held.onLost = listener;
   }
 
   /** Used by `once`. @param json the value, if it is kept. */
