@@ -97,11 +97,11 @@ async function examine(
     }
     if (isClusterNode) await lookAtCluster(node, ttlMs, add);
     await lookAtCalls(target, node, info, add);
-    const { valkey_version: valkey, redis_version: redis, redis_mode: mode, role } = info;
+    const { valkey_version: valkey, redis_version: redis, role } = info;
     return {
       address,
       version: valkey === undefined ? redis && `Redis ${redis}` : `Valkey ${valkey}`,
-      mode,
+      mode: modeOf(info),
       role: role === "slave" ? "replica" : role,
       replicas: text === undefined ? undefined : Number(info["connected_slaves"] ?? 0),
       findings,
@@ -115,6 +115,11 @@ async function examine(
 
 const dead =
   "let a replica take over; without one, start the server again. Never start a master without persistence before a replica has taken over: it starts empty";
+
+/** Valkey has its own name for it, and from 9.1 on no other. */
+function modeOf(info: Info): string | undefined {
+  return info["redis_mode"] ?? info["server_mode"];
+}
 
 /** Resolves to `undefined` if Redis does not permit the command, or does not have it. */
 function ifPermitted(node: ServerPort, words: readonly string[]) {
@@ -244,7 +249,7 @@ async function lookAtCalls(target: CliTarget, node: ServerPort, info: Info, add:
     const answer = await answerOf(node.address, askNode(node, key));
     const why = "the server is below 7.0, or refuses undeclared keys";
     add("ok", "gathering", answer === "yes" ? shared : `${isAlone}: ${why}`);
-  } else if (info["redis_mode"] === "cluster") {
+  } else if (modeOf(info) === "cluster") {
     const remedy = "use the Cluster client of ioredis or node-redis, and --cluster here";
     add("warn", "sharing", `cluster mode, but a plain client: ${isAlone}`, remedy);
   } else {

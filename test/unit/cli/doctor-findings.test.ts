@@ -37,6 +37,12 @@ const rows: [what: string, facts: Partial<Facts>, expected: string[]][] = [
   ["a right server", {}, []],
   ["Redis 8", info({ redis_version: "8.0.1" }), []],
   ["Valkey", info({ redis_version: "7.2.4", valkey_version: "8.1.0" }), []],
+  ["cluster mode, with a client for one server", info({ redis_mode: "cluster" }), ["warn sharing"]],
+  [
+    "cluster mode in the words of Valkey 9.1",
+    info({ redis_mode: undefined, server_mode: "cluster", valkey_version: "9.1.0" }),
+    ["warn sharing"],
+  ],
   [
     "allkeys-lru with maxmemory",
     info({ maxmemory_policy: "allkeys-lru", maxmemory: "9000000" }),
