@@ -124,7 +124,7 @@ const refused = new Error("NOPERM this user has no permissions");
 
 const infoText = (info: Info) =>
   Object.entries(info)
-    .map(([field, value]) => `${field}:${value}\r\n`)
+    .map(([field, value]) => (value === undefined ? "" : `${field}:${value}\r\n`))
     .join("");
 
 function given<Value>(value: Value | undefined): Value {
