@@ -5,10 +5,10 @@ export const LONGEST_TIMER_MS = 2e9;
 /** The wait without `Retry-After`, doubled by each try: 200 ms after the first. */
 export const DELAY_MS = 100;
 export const LONGEST_DELAY_MS = 3_000;
-/** After `Retry-After: 0`, a crowd of pages would ask without a pause. */
+/** The least wait: after `Retry-After: 0`, many pages would ask without a pause. */
 export const LEAST_RETRY_AFTER_MS = 200;
 export const LONGEST_RETRY_AFTER_MS = 1e9;
-/** Pages that were refused together come back one by one: up to a quarter is added. */
+/** Up to a quarter is added to each wait, so that pages refused together do not return together. */
 export const JITTER = 0.25;
 /** After this time a form can be sent again: a download, a 204 or a stopped load shows no page. */
 export const FORM_BUSY_MS = 30_000;

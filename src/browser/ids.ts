@@ -1,5 +1,5 @@
 type Storage = Record<"getItem" | "setItem" | "removeItem", (...words: string[]) => string | null>;
-/** Holds the ids as well: it counts where the page's storage is full, forbidden or missing. */
+/** The ids by name once more, for pages whose `sessionStorage` is full, forbidden or missing. */
 const memory = new Map<string, string>();
 /** Ids that were made by this page, and under which no order can be placed yet. */
 export const unused: Set<string> = new Set();
@@ -21,7 +21,7 @@ function stored(method: keyof Storage, name: string, ...words: string[]) {
 export const kept = (name: string): string | null | undefined =>
   stored("getItem", name) ?? memory.get(name);
 
-/** The id of an order, made at the first look, and kept for this tab until an answer is final. */
+/** Returns the id of a named order, made at the first call, kept in the tab to the final answer. */
 export function idOf(name: string): string {
   const id = kept(name) || newId();
   stored("setItem", name, id);
@@ -48,8 +48,8 @@ function newId(): string {
 }
 
 /**
- * Like FNV-1a, from 0 and by code points: no content of an order is stored. `crypto.subtle` needs
- * HTTPS and a promise, for which a submit does not wait.
+ * Hashes an order's content, so that no content is stored: FNV-1a, but from 0 and by code points.
+ * `crypto.subtle` needs HTTPS and a promise, for which a form's submit does not wait.
  */
 export function digestOf(content: string): string {
   let digest = 0;

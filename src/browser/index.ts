@@ -22,7 +22,7 @@ export {
 
 /** The options that {@link submitOnce} adds to those of `fetch`. */
 export interface SubmitOnceOptions {
-  /** Which order this is, such as `cart:17`; on a server, and whose. @defaultValue the request's content */
+  /** The order's name: `cart:17`, on a server with the user. @defaultValue the request's content */
   readonly name?: string | undefined;
   /** The page's own id, such as cart and version: two tabs are one order. @defaultValue `idOf(name)` */
   readonly id?: string | undefined;
@@ -106,7 +106,7 @@ export async function submitOnce(
     throw new TypeError(`timeoutMs, mode, body: got ${timeoutMs}, ${mode}, ${body}`);
   }
   const type = `${[...headers].filter(([name]) => name.startsWith("content-"))}`;
-  // Each serialization of a form has another boundary.
+  // Leave the boundary out of the content: it is another one each time that a form is serialized.
   const [, boundary = "-"] = type.split("boundary=");
   let text = await request.clone().text();
   // Each byte that is not UTF-8 has become U+FFFD, and other bytes would be the same content.
@@ -161,7 +161,7 @@ function flightOf(request: Request, key: string, id: string, name: string): Join
         // A connection that is lost before the end of the body is a lost answer.
         const body = await response.clone().text();
         const given = headers.get("Retry-After") as string;
-        // The body is for pages from which CORS hides the header. A success may have any code in it.
+        // Where CORS hides the header, read the code in the body, but not in that of a success.
         const code =
           headers.get("Submit-Lock-Code") ??
           ((status < 400 || body.match(/"code": ?"(\w+)"/)?.[1]) as string);
@@ -181,7 +181,7 @@ function flightOf(request: Request, key: string, id: string, name: string): Join
           const isRefused = isSure && !redirected && status < SERVER_ERROR;
           if (status !== UNAUTHORIZED) {
             unused.delete(id);
-            // The guard's own refusals say that there is an order.
+            // Keep the id at a refusal `idempotency_…` of the guard: the order may exist.
             if ((status < 400 || isRefused) && !/^idem/.test(code)) {
               if (kept(name) === id) forget(name);
               for (const [issued, owner] of owners) {
@@ -211,7 +211,7 @@ function flightOf(request: Request, key: string, id: string, name: string): Join
       });
     }
   };
-  // The refusal of one content says nothing about other content under way with this id.
+  // Other content under way with this id may place an order: then a refusal does not free the id.
   for (const [each] of flights) if (each.includes(id)) unused.delete(id);
   flights.set(key, join);
   const answer = ask();

@@ -49,7 +49,7 @@ export function protectForm(
   // Whether the form was sent since the page was shown: protecting it again then means another
   // order.
   let isSpent = protections.get(form)?.();
-  // A field hides the form's own member of that name, so methods are those of this input.
+  // A field named "append" would hide the form's method, so call the methods of this input on it.
   const made = document.createElement("input");
   made.type = "hidden";
   made.name = field;
@@ -86,7 +86,7 @@ export function protectForm(
       const submitter = event?.submitter;
       let content = submitter?.getAttribute("formaction") ?? "";
       for (const [key, value] of formData) {
-        // An image that is a button sends the place of the click.
+        // An image that is a button sends the place of the click, which is not the order's content.
         const isPlace = submitter?.type === "image" && /\b[xy]$/.test(key);
         if (key !== field && !TOKENS.test(key)) {
           content += JSON.stringify([key, isPlace || value, value.size, value.name]);
@@ -109,18 +109,18 @@ export function protectForm(
   const onSubmit = (next: Submit) => {
     const submitter = next.submitter;
     if ((submitter?.formMethod || attribute("method")) === "dialog") return;
-    // A validator prevents a submit, and asks for the next one in the same task.
+    // Stop a second submit, unless the first was prevented: a validator does so, and submits again.
     if (event && !event.defaultPrevented) {
       next.preventDefault();
       return next.stopImmediatePropagation();
     }
     event = next;
-    // Later submit listeners may read the field itself.
+    // Fill the field now, because later submit listeners may read it.
     filled();
     isSpent = true;
     // Listen now: a page that is cached before its timers ran would hold back a click after Back.
     addEventListener("pageshow", giveBack, { once: true });
-    // Disable later: other listeners may prevent it, and a disabled button is not sent.
+    // Disable the button later: a listener may prevent the submit, and a disabled one is not sent.
     timer = setTimeout(() => {
       if (next.defaultPrevented) return removeEventListener("pageshow", giveBack);
       const focused = document.activeElement;

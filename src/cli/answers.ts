@@ -28,7 +28,7 @@ import {
 type Completed = Extract<LookUp, { outcome: "completed" }>;
 
 interface Kept extends Completed {
-  /** `undefined` where it is not known. */
+  /** How long the answer is still kept, in ms; `undefined` if that is not known. */
   readonly expiresInMs?: number;
 }
 
@@ -98,7 +98,7 @@ export async function answers({ args, terminal, open }: Context): Promise<undefi
     lines.push(
       isScan
         ? "No repeat of an order of this user is answered without running it."
-        : "Nothing is kept for this key and route, or this submission. See all of the user without them.",
+        : "No answer is kept for this key and route, or this submission. Leave these options out to see all answers of the user.",
     );
   }
   if (found.some(({ answer }) => answer.unreadable === "sealed with another key")) {
@@ -109,7 +109,7 @@ export async function answers({ args, terminal, open }: Context): Promise<undefi
   terminal.print(end === "" ? lines : [...lines, end]);
 }
 
-/** More answers than a person reads. */
+/** The scan stops at this many answers: no person reads more. */
 const mostAnswers = 10_000;
 
 const meaning = [
@@ -171,9 +171,9 @@ export async function forget({ args, terminal, open }: Context): Promise<number>
 }
 
 /**
- * The 22 characters that a guard, or `lock.once`, makes of a client's own key or id, by the key of
- * the user's lock.
- * @throws CliError at once for a wrong key or route, because Redis need not be asked.
+ * Returns a function from the key of the user's lock to the submissions to look up: the 22
+ * characters that a guard, or `lock.once`, makes of the client's own key or id.
+ * @throws CliError for a wrong key or route, before Redis is asked.
  */
 function idsOf(
   user: string,
@@ -185,7 +185,7 @@ function idsOf(
   if (key !== undefined && route !== undefined) {
     const [, method, path] = /^([A-Z]+) (\/\S*)$/.exec(route) ?? [];
     const parsed = parseIdempotencyKey(key);
-    if (path === undefined) throw new CliError('--route: expected such as "POST /orders"');
+    if (path === undefined) throw new CliError('--route: expected a text such as "POST /orders"');
     if (parsed.kind !== "key")
       throw new CliError("--key: expected the Idempotency-Key as it was sent");
     ids.push((lockKey) => keyId(user, lockKey, `${method} ${path}`, parsed.key));
@@ -218,7 +218,7 @@ function recordsOf(connection: CliTarget, lock: CliLock, user: string): Records 
   const ofSlot = masters.filter((master) => master.address === name);
   const start = recordKeyOf(client, lockKey, "");
   const look = async (id: string): Promise<Looked> => {
-    // The first answer of a connection may be late: Redis is asked for its database first.
+    // Try again for a while: a new connection first asks Redis for its database.
     const patience = performance.now() + answerWithinMs;
     let seen = await lock.lookUp(user, { id });
     while (seen.outcome === "unknown" && performance.now() < patience) {
@@ -236,7 +236,7 @@ function recordsOf(connection: CliTarget, lock: CliLock, user: string): Records 
       args: [],
     });
     const expiresInMs = Number(await answerOf(address, life));
-    // A sealed record that was asked for by its own id is under another one, an HMAC.
+    // There is no such key if the record is sealed: its key then has an HMAC of the id.
     return expiresInMs < -1 ? seen : { ...seen, expiresInMs };
   };
   return { start, nodes: ofSlot.length === 0 ? masters : ofSlot, look };

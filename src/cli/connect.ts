@@ -14,7 +14,7 @@ import { hasMembers } from "../validation.ts";
 import { type Arguments, type CliLock, type CliTarget, lockMembers } from "./context.ts";
 import { CliError, exitCode, toCliError } from "./failure.ts";
 
-/** The most time for one answer, and for connecting. */
+/** The longest wait for one answer of Redis, and for the connection, in ms. */
 export const answerWithinMs = 2_000;
 
 export async function connect(args: Arguments, env: NodeJS.ProcessEnv): Promise<CliTarget> {
@@ -23,7 +23,7 @@ export async function connect(args: Arguments, env: NodeJS.ProcessEnv): Promise<
   const opened = await openClient(placeOf(args, args.text("url") ?? env["REDIS_URL"] ?? ""));
   const at = await proved(portOf(opened));
   const store = new RedisStore(opened);
-  // 1.5 s, so that the lock's error, which says why, comes before the command's bound of 2 s.
+  // 1.5 s, so that the lock fails, with the reason, before the command's own bound of 2 s.
   const acquireTimeoutMs = 0.75 * answerWithinMs;
   const lockOf = (keyPrefix: string) => new SubmitLock({ store, keyPrefix, acquireTimeoutMs });
   const [first = "lock:submit:", ...others] = args.texts("prefix");
@@ -87,13 +87,13 @@ function installed<Client>(opening: Promise<Client>): Promise<Client | undefined
 
 function fromUrl(text: string) {
   try {
-    // A Unix socket, as ioredis writes it: the path, and the database behind it.
+    // A Unix socket in the form of ioredis, such as /run/redis.sock?db=1.
     const [, path, pathDb] = /^(\/[^/?#][^?#]*)(?:\?db=(\d{1,9}))?$/.exec(text) ?? [];
     const [, plain = "", family] = /^(.*?)(?:\?family=([046]))?$/.exec(text) ?? [];
     const url = new URL(path === undefined ? plain : "redis://127.0.0.1");
     const { protocol, hostname, port, pathname, username, password } = url;
     const [, db] = /^\/?(\d{0,9})$/.exec(pathname) ?? [];
-    // ioredis obeys ?db=5: a command that ignored it would look into another database.
+    // Refuse all other queries: ioredis obeys ?db=5, and the command would look into database 0.
     const isPlain = path !== undefined || (!/[?#]/.test(plain) && /^rediss?:$/.test(protocol));
     if (db === undefined || hostname === "" || !isPlain) throw new Error();
     return {
@@ -125,7 +125,7 @@ function readAuthority(file: string): string {
 async function proved(client: ClientPort) {
   const { address, keyPrefix: clientPrefix = "", user } = client;
   const failures = await connected(client);
-  // ioredis 5 is ready before the server has answered its AUTH: this answer is behind that one.
+  // Wait for any answer: ioredis 5 is ready before it knows whether the server refuses its AUTH.
   if (!client.isCluster) {
     await answerOf(address, client.eval("return 1", { keys: [], args: [] })).catch((error) => {
       // Redis is silent: the command's own question would wait as long again.
@@ -136,7 +136,7 @@ async function proved(client: ClientPort) {
   const refused = failures.find((error) => refusals.password.test(plainError(error).message));
   if (refused !== undefined) fail(client)(refused);
   if (client.needsProof) await answerOf(address, client.askDatabase()).catch(fail(client));
-  // Now, because a client of node-redis learns its database by the question.
+  // Read it now: a client of node-redis knows its database only after `askDatabase`.
   const database = client.isCluster ? undefined : client.database;
   return { address, client, database, clientPrefix, user };
 }
@@ -157,7 +157,7 @@ async function connected(client: ClientPort): Promise<unknown[]> {
       },
       // A node of a Cluster may be up before the Cluster is.
       up: () => client.status === "ready" && up(),
-      // The event with the reason may follow this one.
+      // Fail a turn later: the error event with the reason may follow this one.
       ended: () => setImmediate(failed, new Error("Connection is closed")),
     });
   });

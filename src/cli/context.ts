@@ -9,7 +9,7 @@ import { program, quoted, type Terminal } from "./terminal.ts";
 export interface Context {
   readonly args: Arguments;
   readonly terminal: Terminal;
-  /** Connects. Check the arguments first: a wrong one has nothing to do with Redis. */
+  /** Connects to Redis. Check the arguments before, so that a wrong one is reported at once. */
   open(): Promise<CliTarget>;
 }
 
@@ -204,7 +204,7 @@ export class Arguments {
     );
   }
 
-  /** A command for the same Redis and locks, without the password, which a ticket would keep. */
+  /** Returns a command line for the same Redis, without its password: tickets keep such lines. */
   suggest(command: string, user: string = this.user, prefix?: string, id?: string): string {
     const options = whereOptions.flatMap((option) => {
       const given = this.#values[option] ?? [];
@@ -247,7 +247,7 @@ function parsed(name: string, args: string[], help: string) {
   }
 }
 
-/** The id of one submission in 64 begins with a hyphen, and no option has 22 characters. */
+/** Keeps ids that begin with a hyphen (1 in 64) from being parsed as options, which are shorter. */
 function withIds(args: readonly string[]): string[] {
   if (args.includes("--")) return [...args];
   const options: string[] = [];

@@ -18,7 +18,7 @@ export interface Report {
   readonly warnings: number;
 }
 
-/** Without INFO (not permitted, not answered) all but `address` and `findings` is `undefined`. */
+/** About one server. If it does not permit or answer INFO, only address and findings are set. */
 interface ServerReport {
   readonly address: string;
   readonly version?: string | undefined;
@@ -48,7 +48,7 @@ export async function doctor({ args, terminal, open }: Context): Promise<number>
   const budgetMs = args.duration("budget", 2_000);
   const ttlMs = args.duration("ttl", 10_000);
   const connection = await open();
-  // List the masters before a question: the client drops one that does not answer.
+  // List the masters before the first question: the client forgets one that does not answer it.
   const masters = clientOf(connection).servers();
   const hasRecords = await holdsRecords(connection, budgetMs);
   const looks = masters.map((node) => examine(connection, node, ttlMs, hasRecords));
@@ -205,7 +205,7 @@ async function holdsRecords(connection: CliTarget, budgetMs: number): Promise<bo
   };
   for (const { keyPrefix } of connection.locks) {
     const whole = connection.clientPrefix + keyPrefix;
-    // The keys of `recordKeyOf`, behind the client's prefix.
+    // How keys of `recordKeyOf` begin, behind the client's prefix.
     const start = hashTag(whole) === undefined ? `{${whole}` : keyPrefix;
     await scanKeys(connection, start, budgetMs, look).catch(() => undefined);
   }
@@ -218,7 +218,7 @@ async function lookAtCluster(node: ServerPort, ttlMs: number, add: Add): Promise
   if (info === undefined) {
     add("unknown", "cluster", "state of the Cluster: not permitted (+cluster|info)");
   } else if (state !== "ok" || Number(slots) < 16_384) {
-    // Other nodes may see another state: one that is cut off from the majority refuses alone.
+    // The text is about this node: one that is cut off from the majority sees another state.
     const text =
       state === "ok"
         ? `this node sees ${slots} of 16384 slots served: the users of the others cannot order`

@@ -58,7 +58,7 @@ export async function free(context: Context): Promise<number> {
   const asked = lock.free(args.user, { id, by, reason, now });
   const result = await answerOf(address, asked).catch((error: unknown) => {
     const failure = toCliError(error, address);
-    // If a request may have been executed, the error's cause is an error of this package as well.
+    // If the cause is an error of this package, too, Redis may have executed the request.
     const isKnown = isSubmitLockError(error) && !isSubmitLockError(error.cause);
     const look = `Whether the user was freed is not known. Look again: ${args.suggest("show")}`;
     const outcome = isKnown ? "Nothing was changed." : look;

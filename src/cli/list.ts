@@ -83,7 +83,7 @@ export interface Listed extends Scan {
   readonly strange: readonly string[];
 }
 
-/** More locks than a person can use, and few enough for the memory. */
+/** The scan stops at this many locks: no person reads more, and they fit in the memory. */
 const mostLocks = 100_000;
 /** The inspections that are sent at a time: one script call has up to 100. */
 const asked = 100;
@@ -100,7 +100,7 @@ export async function findLocks(
   const strange = new Set<string>();
   const locks: { user: string; found: Found }[] = [];
   const outlived: Listed["outlived"][number][] = [];
-  // Inspects between two SCANs, so that the budget bounds both, and part of a list is shown.
+  // Inspects between two SCANs: if the budget ends early, the locks found by then can be shown.
   const inspect = async (keys: readonly string[]) => {
     const fresh = new Set<string>();
     for (const key of keys) {
@@ -131,7 +131,7 @@ export function longHeld(locks: Listed["locks"]): ReadonlySet<Found> {
   const ages = working.map(ageOf).sort((one, other) => one - other);
   const isLong = (found: Found) => {
     const age = ageOf(found);
-    // The median without the lock that is judged: a long one is in the upper half.
+    // The median of the other locks: a lock that may hang is itself in the upper half.
     const median = ages[Math.floor((ages.length - 2) / 2)];
     const isFarBeyond = median !== undefined && age >= Math.max(10 * median, 5_000);
     return isFarBeyond || (found.state === "held" && age >= (found.endsInMs ?? 0));
@@ -217,6 +217,6 @@ function cellsOf(found: Found): [held: string, renewed: string, freeIn: string, 
   const missed = renewalsOf(found)?.missed;
   if (missed === undefined) return [held, "?", freeIn, holder];
   if (missed > 0) return [held, `${duration(renewedMs)} (${missed})`, freeIn, holder];
-  // The latest end, because a holder that is alive renews the key until its work is done.
+  // Not the key's expiry: a holder that is alive renews the key, at most until `maxHoldMs`.
   return [held, duration(renewedMs), `≤ ${duration(endsInMs)}`, holder];
 }

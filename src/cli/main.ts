@@ -48,7 +48,7 @@ export async function main(argv: readonly string[], terminal: Terminal): Promise
     return (await commands[name]?.({ args, terminal, open })) ?? exitCode.done;
   } catch (error) {
     const failure = toCliError(error, connection?.address ?? "Redis");
-    // `visible`, because the message may repeat an argument.
+    // Escape the message, because it may repeat an argument with control characters.
     terminal.warn([`submit-lock: ${visible(failure.message)}`]);
     return failure.exitCode;
   }

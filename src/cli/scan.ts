@@ -21,7 +21,7 @@ const batch = 500;
 /** The pause between two SCANs, in ms, in which Redis serves other clients. */
 const pauseMs = 5;
 
-/** How many keys are asked for: all are on the same one of two masters once in 32 768 times. */
+/** How many test keys are asked for: one of two masters has all of them once in 32 768 times. */
 const probes = 16;
 
 /** @throws CliError for a plain client of a Cluster: a scan would miss the keys of other nodes. */
@@ -84,7 +84,7 @@ export async function scanKeys(
     } while (cursor !== "0");
   }
   const tookMs = performance.now() - startedAt;
-  // `looked` is a sum of COUNTs: a SCAN looks at about so many keys.
+  // `looked` adds up the COUNTs, which are estimates: a scan that is whole saw every key.
   if (partial === undefined && total !== undefined) looked = total;
   return { looked, total, partial, tookMs };
 }
@@ -98,7 +98,7 @@ export function scanText({ looked, total, partial, tookMs }: Scan): string {
   return `Not complete: after ${took} about ${count(looked)}${of} keys had been looked at. ${partial}.`;
 }
 
-/** Whether a key is a record or a told answer, which a hash tag puts beside its lock, or a test key of rule 24. */
+/** Whether a key under the prefix is not a lock: a record, a told answer, rule 24's test key. */
 export function isNoLock(lock: CliLock, key: string): boolean {
   const [, own] = /^(.*):(?:[\w-]{22}(?::told)?|shared-[\da-f-]{36}-\d+)$/s.exec(key) ?? [];
   return own !== undefined && userOf(lock, own) !== undefined;

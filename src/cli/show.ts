@@ -38,7 +38,7 @@ export async function show({ args, terminal, open }: Context): Promise<undefined
   }
 }
 
-/** The command with its condition, and last what is safe whatever the holder does. */
+/** Returns a `free` command with its condition, and then a way that is safe in any case. */
 function adviceOn(found: Found, args: Arguments): string[] {
   const left = duration(found.expiresInMs);
   const free = (why: string, now = "") =>
@@ -80,11 +80,11 @@ function outlivedTexts(orders: readonly OutlivedOrder[]): string[] {
   );
   return [
     ...texts,
-    "Look for the order and the payment. Safe: end each such process, with all other orders in it (kill -9, and see that it is gone). Behind a process that has died, its line stays for up to an hour.",
+    "Look for the order and the payment. Safe: end each such process, with all other orders in it (kill -9, and see that it is gone). For a process that has died, its line above stays for up to an hour.",
   ];
 }
 
-/** The process of a `holder`: host and process id by default. */
+/** Names the process of a `holder`, which is `host:pid` by default. */
 function processOf(holder: string): string {
   const [, host, pid] = /^(.+):(\d+)$/.exec(holder) ?? [];
   if (host !== undefined) return `process ${pid} on ${host}`;
@@ -184,7 +184,7 @@ function factsOf(held: HeldInspection): string[] {
   return [...facts, `  renewed  ${renewed}`, ends];
 }
 
-/** How long after a `free` the next order may start, in ms; `Infinity`: an unknown `ttlMs`. */
+/** The longest wait from a `free` to the next order, in ms; `Infinity` for a lock's own `ttlMs`. */
 export function longestWaitMs(found: Found): number {
   if (found.state === "held" && found.clockSetBack) return Number.POSITIVE_INFINITY;
   const renewals = renewalsOf(found);

@@ -5,7 +5,7 @@ import { CliError, exitCode, toCliError } from "./failure.ts";
 import { refuseNodeOfCluster, scanKeys, scanText, userOf } from "./scan.ts";
 import { count, duration, json, personOf, plural, visible } from "./terminal.ts";
 
-/** The codes of {@link strandedScript} for a lock that is left alone: its name in JSON, and a text. */
+/** Why {@link strandedScript} leaves a lock alone: its code, the name in JSON, and a text. */
 const leftAlone = [
   [-1, "younger", "younger"],
   [-3, "otherValue", "with another value"],
@@ -71,7 +71,7 @@ export async function freeStranded(context: Context): Promise<number> {
       else if (!args.has("json")) lines.push(`would free ${visible(key)}, ${duration(ageMs)} old`);
     };
     const each = async (keys: readonly string[]): Promise<undefined> => {
-      // Waits for all of them: each has its audit line.
+      // Wait for all, even if one fails: each deletion writes its audit line.
       const ended = await Promise.allSettled([...new Set(keys)].map(free));
       const failed = ended.find((one) => one.status === "rejected");
       if (failed !== undefined) throw failed.reason;

@@ -1,7 +1,7 @@
 import { hostname, userInfo } from "node:os";
 import type { Inspection } from "../lock/store.ts";
 
-/** The program as a person types it. Without the option, npx may download and run a package. */
+/** The program as a person types it. Without `--no-install`, npx may run another package. */
 export const program = "npx --no-install submit-lock";
 
 export type Paint = (tone: "bold" | "dim" | "green" | "red" | "yellow", text: string) => string;

@@ -42,7 +42,7 @@ type AnyHandler = (
   next: NextFunction,
 ) => unknown;
 
-/** Has the types of the handler's route; a handler without parameters fits any route. */
+/** A handler under the lock, with the types of its route; without parameters it fits any route. */
 type ProtectedHandler<Handler extends AnyHandler> =
   Parameters<Handler> extends []
     ? (req: IncomingMessage, res: ServerResponse, next: (error?: unknown) => void) => void
@@ -65,9 +65,9 @@ export interface SubmitGuard {
    */
   (req: IncomingMessage, res: ServerResponse, next: (error?: unknown) => void): void;
   /**
-   * The handler under the lock, to be mounted in its place. The lock is held until the promise of
-   * the handler has settled and the response is over. Its rejections go to the error handler, on
-   * Express 4 too.
+   * Returns a handler to mount in place of yours, which it runs under the lock. The lock is held
+   * until the promise of your handler has settled and the response is over. A rejection goes to the
+   * error handler, on Express 4 too.
    *
    * **Write the handler `async`, and await all work it starts**: `await pipeline(source, res)`, not
    * `source.pipe(res)` or a callback. Only its promise shows when a handler is done. Without a
@@ -83,8 +83,9 @@ type Next = (error?: unknown) => void;
 type Work = (forward: Next) => unknown;
 
 /**
- * One submission of a user at a time, for Express 4 and 5: 409 while another one is processed, 401
- * without a user, 503 while Redis does not answer. The lease is at `req.submitLease`.
+ * Makes a guard for Express 4 and 5, which lets one submission of a user through at a time: 409
+ * while another one is processed, 401 without a user, 503 while Redis does not answer. The handler
+ * finds the lease at `req.submitLease`.
  *
  * @example
  * ```ts
@@ -207,11 +208,11 @@ async function run(
   if (passedOn) held.detached();
   else if (isPromise && hasAnswered) held.finished();
   else if (isPromise && (clientLeft || isBrokenOff(res))) {
-    // `res.render` answers a tick later, and a retry must find that answer.
+    // End the lease later: `res.render` answers after a tick, and a retry must find that answer.
     held.detached(() => setTimeout(() => held.abandoned(), heldBackMs).unref());
   } else {
-    // If the promise has settled and the client still waits for an answer, a callback is at work.
-    // A value with listeners may be at work: a stream, an emitter, the response itself.
+    // The promise has settled without an answer, so a callback must be at work: keep the lock.
+    // Do not warn of a value that has listeners, such as a stream: it may be what answers.
     if (value !== undefined && typeof Object(value).on !== "function") {
       warnOnce(
         "SUBMIT_LOCK_RETURNED_VALUE",
@@ -222,12 +223,12 @@ async function run(
   }
 }
 
-/** Whether a failed pipeline, say, has destroyed the response: its `close` is emitted a turn later. */
+/** Whether the response cannot be sent, as after a failed pipeline, even before its `close`. */
 function isBrokenOff(res: ServerResponse): boolean {
   return res.destroyed || isDisconnected(res.req, res);
 }
 
-/** Headers that were set before stay, such as those of CORS. */
+/** Sends an answer of the guard. Headers that were set before stay, such as those of CORS. */
 function send(
   res: ServerResponse,
   status: number,

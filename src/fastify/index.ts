@@ -37,8 +37,8 @@ type AnyHandler = {
 /** Protects the handlers of routes. */
 export interface SubmitGuard {
   /**
-   * The handler under the lock, to be given to a route in its place. The lock is held until the
-   * promise of the handler has settled, a stream that it sent has ended, and the response is over.
+   * Returns a handler for the route that runs yours under the lock. The lock is held until your
+   * handler's promise has settled, a stream that it sent has ended, and the response is over.
    *
    * **Write the handler `async`, and await all work it starts.** Without a promise, only the end of
    * the response shows that a handler is done: if the client leaves before, its user is locked out
@@ -50,8 +50,9 @@ export interface SubmitGuard {
 }
 
 /**
- * One submission of a user at a time, for Fastify 5: 409 while another one is processed, 401 without
- * a user, 503 while Redis does not answer. The lease is at `request.submitLease`.
+ * Makes a guard for Fastify 5, which lets one submission of a user through at a time: 409 while
+ * another one is processed, 401 without a user, 503 while Redis does not answer. The handler finds
+ * the lease at `request.submitLease`.
  *
  * @example
  * ```ts
@@ -86,7 +87,7 @@ export function submitGuard<Req extends FastifyRequest = FastifyRequest>(
     const admission = await admit(resolved, request, new NodeExchange(request.raw, reply.raw));
     if (admission.kind === "gone") return void reply.hijack();
     const run = () => Reflect.apply(handler, app, [request, reply]);
-    // Fastify sends an empty answer for a promise of `undefined`, and waits for `reply`.
+    // Return `reply`, and Fastify waits: for a promise of `undefined` it sends an empty answer.
     const orReply = (value: unknown) => (value === undefined ? reply : value);
     if (admission.kind === "answer") {
       if (admission.code !== undefined) reply.header("Submit-Lock-Code", admission.code);

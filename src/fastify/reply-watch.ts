@@ -14,7 +14,7 @@ import { setImmediate, setTimeout } from "../time.ts";
  */
 const firstHooks = new WeakMap<FastifyReply, (body: unknown) => unknown>();
 
-/** Of two guards of different locks, each sees the payload: the outer one as the inner one leaves it. */
+/** Adds a function for a reply: an outer guard's gets the payload as the inner one's leaves it. */
 function hookFirst(reply: FastifyReply, hook: (body: unknown) => unknown): void {
   const outer = firstHooks.get(reply);
   firstHooks.set(reply, (body) => {
@@ -33,8 +33,8 @@ function firstOnSend(_request: unknown, reply: FastifyReply, body: unknown, done
 /**
  * Makes {@link firstOnSend} the first `onSend` hook of the route. Fastify has no public way: hooks
  * are added before it is ready, those of a route run last, and `reply.serializer` replaces the
- * application's, which cannot be read. Returns false without a context of this shape: then no body
- * is kept.
+ * application's, which cannot be read. Returns false if the route's hooks are not found in the
+ * request: then no body is kept.
  */
 function hookInto(request: object): boolean {
   for (const symbol of Object.getOwnPropertySymbols(request)) {
@@ -47,7 +47,7 @@ function hookInto(request: object): boolean {
   return false;
 }
 
-/** Sends a kept body in the form that the first `onSend` hook was given: text, or bytes. */
+/** Sends a kept body, as text or bytes, from {@link firstOnSend}: all other hooks get it again. */
 export function sendAgain(reply: FastifyReply, body?: Uint8Array, type?: unknown): FastifyReply {
   if (body === undefined || (body.length === 0 && type === undefined)) return reply.send();
   const isText = isUtf8(body) && type !== "application/octet-stream";
@@ -70,11 +70,11 @@ export class ReplyWatch implements Capture {
   #sends = 0;
   #hasSaid = false;
   #hasFailed = false;
-  /** The handler has sent or returned a payload with a status below 400. */
+  /** The handler has succeeded: it sent or returned a payload with a status below 400. */
   #isWell = false;
   /** The status of a response that ended before the handler did. */
   #endedStatus: number | undefined;
-  /** Other code, such as a time-out, has answered, and the handler has ended well after that. */
+  /** Other code, such as a time-out, has answered, and the handler has succeeded after that. */
   #isLate = false;
   /** The handler waits for the response: `await reply`, or `return reply` of an async function. */
   #isAwaited = false;
@@ -123,7 +123,7 @@ export class ReplyWatch implements Capture {
     let isPromise = false;
     try {
       const returned = handler();
-      // `reply` has a `then`, but resolves when the client leaves as well.
+      // `reply` has a `then`, but it also resolves when the client leaves: it shows no end of work.
       isPromise = returned !== reply && typeof (returned as Promise<unknown>)?.then === "function";
       const value = isPromise ? await returned : returned;
       const hasSent = this.#hasSaid;
@@ -135,18 +135,18 @@ export class ReplyWatch implements Capture {
       this.#saysLate(value);
       this.#says(value);
       if (this.#web) {
-        // Behind `await reply` the client may have left already, and no event will say so again.
+        // The client may have left during an `await reply`: no event will call `#abandoned` then.
         if (held.exchange.clientLeft) this.#abandoned(held);
         held.detached(this.#abandoned);
       } else held.finished();
-      // While hooks hold back what was sent, Fastify would send `undefined` as well.
+      // Return `reply`: Fastify would send `undefined` while hooks still hold the payload back.
       return hasSent && value === undefined ? reply : value;
     } catch (error) {
       this.failed();
       const own = held.failed(error);
       // A handler without a promise may have started work before it threw.
       if (!isPromise) held.detached();
-      // For a client that has left, `finished` ends the lease: the error handler must answer first.
+      // The error handler must answer before `finished` ends the lease of a client that has left.
       else if (held.exchange.clientLeft) setImmediate(() => held.finished());
       else held.finished();
       throw own;
@@ -156,11 +156,11 @@ export class ReplyWatch implements Capture {
   readonly #abandoned = (held: RequestLease): void => {
     if (!this.#web) warnIfHeldToMaxHold(held);
     else if (isErrored(this.#web as never)) held.end();
-    // Fastify cancels the stream, whose work may go on, and ends the response.
+    // Fastify cancels the stream and ends the response, but the stream's work may go on.
     else held.unseen();
   };
 
-  /** Only the first payload counts: Fastify ignores later ones. */
+  /** Notes the handler's payload, sent or returned. Fastify ignores all but the first. */
   #says(payload: unknown): void {
     if (payload instanceof Error && !this.#hasSaid) {
       this.failed();
@@ -173,7 +173,7 @@ export class ReplyWatch implements Capture {
     this.#raw?.discard();
     this.#web = webStreamOf(payload);
     if (isNodeStream(payload)) this.#watch(payload);
-    // For a client that has left, Fastify sends no empty answer, so it is noted here.
+    // Note an empty answer here, because Fastify sends none to a client that has left.
     else if (payload === undefined) this.#serialised(payload);
     else if (!this.#web) (this.#held.exchange as NodeExchange).willEnd();
   }
@@ -193,14 +193,13 @@ export class ReplyWatch implements Capture {
     return this.#isLate || (this.#isWell && !this.#hasFailed && this.#answer === undefined);
   }
 
-  /** Notes the handler's payload. A later one is the error handler's. */
+  /** Keeps the handler's payload, serialised, as the answer. A later one is the error handler's. */
   #serialised(body: unknown): void {
     if (this.#wanted === undefined) return;
     const isOthers = this.#hasFailed || this.#sends > 1;
     if (isOthers && this.#answer === undefined) this.#others ??= this.#read(body, this.#wanted);
     if (isOthers) return;
-    // Fastify sends no other object unless a hook turns it into text, and no stream that was read
-    // before.
+    // No answer is kept of what Fastify cannot send: another object, or a stream that was read.
     const content = (body instanceof Response ? body.body : body) ?? "";
     const isText = typeof content === "string" || content instanceof Uint8Array;
     if (!isText && !isNodeStream(content) && Object(content).locked !== false) return;
@@ -212,14 +211,14 @@ export class ReplyWatch implements Capture {
     if (this.#answer !== undefined) return;
     this.#hasFailed = true;
     this.#raw?.failed();
-    // The error handler's answer passes the application's hooks, also when it is repeated.
+    // Capture the error handler's answer before the application's hooks: a repeat passes them, too.
     if (this.#wanted !== undefined) hookInto(this.#reply.request);
   }
 
   answer(): AnswerToStore | undefined {
     if (!this.#hasSaid) return this.#raw?.answer();
     if (this.#hasFailed || this.#wanted === undefined) return undefined;
-    // Until the serialiser ends, and if it fails, only status and headers are known.
+    // Before the payload is serialised, and if that fails, only status and headers are known.
     return this.#answer ?? this.#read({}, this.#wanted);
   }
 
@@ -233,8 +232,7 @@ export class ReplyWatch implements Capture {
     try {
       headers = withoutOuter(listedHeaders(storedHeaders, this.#reply.getHeaders()), this.#outer);
     } catch {
-      // The value of a header is not a text: only the status is kept, so a retry is refused, and
-      // does not run.
+      // The value of a header is not a text. Keep the status alone, so that a retry gets 409.
       return { status };
     }
     if (body instanceof Response) {
@@ -259,14 +257,14 @@ export class ReplyWatch implements Capture {
       held.finished();
     });
     held.begin();
-    // A hook that has failed answers in place of the stream, which nothing reads any more.
+    // If a hook fails, Fastify answers the error, and never reads the stream: destroy the stream.
     const endUnread = () => {
       if (!(stream instanceof Readable)) return;
-      // Fastify reads a stream that it does not send, as with a 204.
+      // Spare a stream that Fastify reads without sending it, as with a 204.
       const isRead = Readable.isDisturbed(stream) || stream.readableFlowing === true;
       if (!isRead) stream.destroy();
     };
-    // For a client that has left, hooks may still run, and one that fails ends no response.
+    // After a client has left, hooks may still run: only later is it sure that nothing reads it.
     const endLater = () => void setTimeout(endUnread, heldBackMs).unref();
     const { raw } = this.#reply;
     if (held.exchange.clientLeft) endLater();

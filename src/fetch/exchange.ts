@@ -17,7 +17,7 @@ export class FetchExchange implements Exchange {
 
   constructor(request: Request) {
     this.request = request;
-    // A signal that has aborted emits no event for listeners that are added later.
+    // A signal that has aborted already will not call the listener.
     this.#signal = request.signal;
     this.clientLeft = this.#signal?.aborted === true;
   }
@@ -34,7 +34,7 @@ export class FetchExchange implements Exchange {
     return this.request.headers.get(name) ?? undefined;
   }
 
-  /** `Headers` has the lines joined: a comma may be in a line, or between two. */
+  /** Splits at every comma, because `Headers` has the lines joined: a comma may separate two. */
   headerLines(name: string): readonly string[] {
     return this.header(name)?.split(",") ?? [];
   }
@@ -47,7 +47,7 @@ export class FetchExchange implements Exchange {
     this.#signal?.removeEventListener("abort", this.#onAbort);
   }
 
-  /** Calls `cancel` when the client leaves, or at once if it has left: its stream has no reader. */
+  /** Calls `cancel` when the client leaves, or has left: nothing reads the stream any more. */
   onClosed(cancel: () => void): void {
     this.#cancel = cancel;
     if (this.clientLeft) cancel();

@@ -20,8 +20,8 @@ export type * from "../http/public.ts";
 export interface SubmitGuardOptions<Req extends Request = Request>
   extends GuardOptions<Req, [request: Req], Response | Promise<Response>> {
   /**
-   * Gets the promise of the release, or of the record of an answer, and the handler's arguments:
-   * for platforms that freeze a process once it has answered. The promise never rejects.
+   * Gets a promise, which never rejects, and the handler's arguments. A platform that freezes a
+   * process after an answer must wait for it: then the lock is released, or the answer recorded.
    * @defaultValue none
    */
   readonly waitUntil?: // biome-ignore lint/suspicious/noExplicitAny: whatever the framework passes.
@@ -44,9 +44,9 @@ type ProtectedHandler<Handler extends AnyHandler> = (
 /** Protects handlers that take a `Request` and return a `Response`. */
 export interface SubmitGuard {
   /**
-   * The handler under the lock. The lock is held until its promise has settled, and the body of its
-   * response was read to the end, cancelled or broken off. A body that is there at once counts as
-   * read when the handler has returned it.
+   * Returns a handler that runs yours under the lock. The lock is held until your handler's promise
+   * has settled, and the body of its response was read to the end, cancelled or broken off. A body
+   * that is complete when the handler returns counts as read.
    *
    * **Await all work that the handler starts.** A stream that is neither read nor cancelled, and
    * whose request has no signal that aborts, holds the lock for `maxHoldMs`.
@@ -55,7 +55,7 @@ export interface SubmitGuard {
   protect<Handler extends AnyHandler>(handler: Handler): ProtectedHandler<Handler>;
 }
 
-/** A map, because frameworks hand out requests that are frozen, or proxies. */
+/** Each request's lease and submission. A map, because a request may be frozen, or a proxy. */
 const found = new WeakMap<Request, Partial<Pick<RequestLease, "lease" | "submission">>>();
 
 /** The lease on the user's lock, where a guard has taken it for this request. */
@@ -69,9 +69,9 @@ export function submissionOf(request: Request): RequestSubmission | undefined {
 }
 
 /**
- * One submission of a user at a time, for handlers of fetch, such as those of Hono, Next.js, Bun,
- * Deno and Remix: 409 while another one is processed, 401 without a user, 503 while Redis does not
- * answer.
+ * Makes a guard for handlers of fetch, such as those of Hono, Next.js, Bun, Deno and Remix, which
+ * lets one submission of a user through at a time: 409 while another one is processed, 401 without
+ * a user, 503 while Redis does not answer.
  *
  * @example
  * ```ts
@@ -104,15 +104,14 @@ export function submitGuard<Req extends Request = Request>(
       try {
         await waitUntil?.(promise, request, ...rest);
       } catch (error) {
-        // The order is placed, so its answer is sent, with a warning: the lock may be released
-        // late.
+        // Do not throw: the order is placed, and its answer must be sent.
         const why = "waitUntil failed, so the platform may freeze before a lock is released";
         warnOnce("SUBMIT_LOCK_WAIT_UNTIL_FAILED", `${why}: ${textOfThrown(error)}`);
       }
     };
     if (waitUntil !== undefined) exchange.leaseEnds = keepAlive;
     const admission = await admit(resolved, request, exchange);
-    // This response has no reader. Proxies log 499 for a client that has left.
+    // A response without a reader. Proxies log 499 for a client that has left.
     if (admission.kind === "gone") return new Response(null, { status: 499 });
     if (admission.kind === "answer") {
       const answer = await admission.answer(request);
@@ -162,7 +161,7 @@ export function submitGuard<Req extends Request = Request>(
       // read.
       const { headers, status } = response;
       if (wanted !== undefined) {
-        // A library may list each line of a header by itself.
+        // Keep all values of a name: a library may list each line of a header by itself.
         head = { status, headers: listedHeaders(wanted.storedHeaders, [...headers], false) };
       }
       const keptBytes = wanted?.maxBodyBytes ?? 0;
@@ -176,8 +175,8 @@ export function submitGuard<Req extends Request = Request>(
       cancel();
       return new Response(null, headOf(sent));
     } catch {
-      // The response cannot be watched: it is not a `Response`, or it cannot be sent. The work has
-      // run, so only a status of failure lets a repeat run.
+      // The handler has run, but has returned something other than a `Response` that can be sent.
+      // Unless its status is a failure, the order may be placed: no repeat may run.
       if (held.submission !== undefined && !saysFailure(response)) {
         held.submission.placed();
         warnOnce(
@@ -196,8 +195,7 @@ export function submitGuard<Req extends Request = Request>(
       const protectedHandler = (request: Req, ...rest: unknown[]): Promise<Response> => {
         if (!isInPlace) isInPlace = checkPlace("fetch", request, ...rest);
         return enter(handler, request, rest).catch((error) => {
-          // Fetch has no error handler that reads a status, so answer an error that the client has
-          // caused.
+          // Answer an error of the client's: fetch has no error handler that reads a status.
           const problem = error instanceof NoFingerprintError ? problemOf(error) : undefined;
           if (problem === undefined) throw error;
           return responseOf(problem);
@@ -209,15 +207,15 @@ export function submitGuard<Req extends Request = Request>(
 }
 
 /**
- * Checks members, not the class: servers replace the global `Response`, and `fetch` returns the old
- * one.
+ * Checks members, not the class: servers replace the global `Response`, but `fetch` still returns
+ * the original.
  */
 function isResponse(value: unknown): value is Response {
   const { headers, status } = Object(value);
   return typeof status === "number" && headers !== undefined && "body" in Object(value);
 }
 
-/** @param answer what only the framework understands: its status is a member of many names. */
+/** @param answer a framework's own object, which may name its status in one of three ways. */
 function saysFailure(answer: unknown): boolean {
   try {
     const { status, statusCode = status, code = statusCode } = Object(answer);
@@ -242,7 +240,7 @@ function endOf(exchange: FetchExchange, { lease: { signal } }: RequestLease): Pr
   });
 }
 
-/** Sets no `Content-Length`: outer middleware may copy the headers to another body. */
+/** Makes a refusal. No `Content-Length`: outer middleware may copy the headers to another body. */
 function responseOf({ status, headers, body }: Problem): Response {
   return new Response(body, { status, headers });
 }

@@ -13,7 +13,8 @@ const maxParsed = 65_536;
 const remedy = "Set idempotency.fingerprint";
 
 /**
- * Returns query and content of a request, from a clone of the body: the handler reads its own.
+ * Returns query and content of a request. Reads a clone of the body, so that the handler can read
+ * the body itself.
  * @throws NoFingerprintError (as a rejection) for a body that was read before, 500, and for one of
  * more than 1 MiB or 4 096 chunks, 413.
  */
@@ -75,14 +76,14 @@ function contentOf(bytes: Buffer, type: string, except?: readonly string[]): unk
   if (isLong || /\bcharset=(?!"?utf-?8\b)/i.test(type)) return bytes;
   try {
     const text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
-    // A body of `null` stays bytes: `null` stands for no body at all.
+    // Return the JSON text `null` as bytes, because the value `null` means "no body".
     if (/^application\/([\w.+-]+\+)?json\b/i.test(type))
       return without(JSON.parse(text), except) ?? bytes;
     const isForm = /^application\/x-www-form-urlencoded\b/i.test(type);
     if (isForm) return without(fieldsOf(text), except) ?? bytes;
     return /^text\//i.test(type) ? text : bytes;
   } catch {
-    // The handler will refuse this body, or decode it in its own way.
+    // Compare bytes: the handler will refuse this body, or decode it in its own way.
     return bytes;
   }
 }

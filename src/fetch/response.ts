@@ -4,10 +4,7 @@ import { nextTurn } from "../time.ts";
 /** How many chunks may be read ahead: a stream that never pauses would be read forever. */
 const maxReads = 64;
 
-/**
- * Hono's server takes the number of a text's characters for that of its bytes, and cuts off the
- * rest.
- */
+/** Makes bytes of a text, which Hono's server would cut off: it takes characters for bytes. */
 function inBytes(chunk: Uint8Array | string): Uint8Array {
   return typeof chunk === "string" ? Buffer.from(chunk) : chunk;
 }
@@ -18,17 +15,14 @@ export function mayHaveBody(status: number): boolean {
   return status >= 200 && status < 600 && ![204, 205, 304].includes(status);
 }
 
-/**
- * Whether the head announces chunks. Such a body is not sent as bytes, which would get a length as
- * well.
- */
+/** Whether the head announces chunks: then send a stream, because bytes get a `Content-Length`. */
 function isChunked({ headers }: Response): boolean {
   return headers.has("transfer-encoding") || headers.has("trailer");
 }
 
 /**
- * Copies the head of a library's own `Response`, whose headers the platform would read as a plain
- * object, and lose.
+ * Returns the head of a response. That of a library's own `Response` is copied: the platform would
+ * take its headers for a plain object, and lose them.
  */
 export function headOf(response: Response): ResponseInit {
   if (response instanceof Response) return response;
@@ -65,7 +59,7 @@ export async function untilOver(
   let next: ReturnType<typeof reader.read> | undefined;
   while (chunks.length < maxReads) {
     next = reader.read();
-    // The next read throws the error of a stream that has failed.
+    // The `pull` below meets the same error of a stream that has failed.
     const part = await Promise.race([next, turn]).catch(() => turnIsOver);
     if (typeof part === "symbol") break;
     next = undefined;
@@ -91,8 +85,8 @@ export async function untilOver(
     else kept?.push(chunk.slice());
   };
   const cancel = (reason?: unknown) => {
-    // For a client that has left, both the guard and the platform cancel. The stream may still do a
-    // part of the order in its `cancel`, which a second one would not await.
+    // For a client that has left, both the guard and the platform cancel. Both must wait for the
+    // first call: the stream's own `cancel` may still do a part of the order.
     cancelled ??= reader.cancel(reason).finally(() => watcher.ended());
     return cancelled;
   };
@@ -107,7 +101,7 @@ export async function untilOver(
       try {
         const part = await (next ?? reader.read());
         next = undefined;
-        // The read that was under way at the cancel ends as if the stream had ended.
+        // A cancelled stream looks like one that has ended: do not pass it off as complete.
         if (cancelled !== undefined) controller.error(new Error("the client has left"));
         else if (part.done) {
           controller.close();

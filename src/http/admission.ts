@@ -28,16 +28,16 @@ export type Admission<Args extends unknown[]> =
   | {
       readonly kind: "run";
       readonly held: RequestLease;
-      /** Rule 13: false where an outer guard has the lease, watches the response and ends it. */
+      /** Rule 13: false if an outer guard took the lease: only that guard ends the lease. */
       readonly isOwner: boolean;
       /** The part of the answer to capture; `undefined` for none. */
       readonly wanted?: WantedAnswer | undefined;
     }
-  /** Run the handler unlocked: preflight, `skip`, "proceed" (of `onUnavailable`: a submission). */
+  /** Run the handler without a lock. Only "proceed" of `onUnavailable` sets the `submission`. */
   | { readonly kind: "unlocked"; readonly submission?: IdentifiedSubmission | undefined }
   /** The client has left, or the request was answered: neither run the handler nor answer. */
   | { readonly kind: "gone" }
-  /** Call `answer`, and do not run the handler. A refusal has a `code`, whatever text is sent. */
+  /** Call `answer` instead of the handler: with a `code` it sends a refusal, else a replay. */
   | {
       readonly kind: "answer";
       readonly code?: ProblemCode | undefined;
@@ -47,11 +47,12 @@ export type Admission<Args extends unknown[]> =
 const unlocked = { kind: "unlocked" } as const;
 const gone = { kind: "gone" } as const;
 
-/** Wanted for a cooldown without a submission, which depends on the answer's status alone. */
+/** Captured for a cooldown without a submission: only the answer's status counts for it. */
 const statusAlone: WantedAnswer = { storedHeaders: new Set(), maxBodyBytes: 0 };
 
 /**
- * Takes the lock for a request, and decides about it. Rejects with errors for the error handler.
+ * Takes the user's lock for a request, and returns what the adapter must do with the request.
+ * Rejects with errors that the framework's error handler should get.
  */
 export async function admit<Source, Args extends unknown[]>(
   options: ResolvedGuardOptions<Source, Args>,
@@ -73,7 +74,7 @@ export async function admit<Source, Args extends unknown[]>(
   }
 }
 
-/** An `OPTIONS` request that is not a preflight may reach the handler of `app.all`. */
+/** Only a preflight skips the lock: any other `OPTIONS` may order, by a handler of `app.all`. */
 function isPreflight(exchange: Exchange): boolean {
   const names = ["origin", "access-control-request-method"];
   return names.every((name) => exchange.header(name) !== undefined);
@@ -141,7 +142,7 @@ async function decide<Source, Args extends unknown[]>(
       const isTold = attempt.outcome === "told";
       const replay = replayOf(options, attempt, exchange, isTold);
       if (replay !== undefined) {
-        // Publish only here: for a client that has left, `answer` is never called.
+        // Publish in `answer`, which is not called for a client that has left.
         const answer = (...args: Args) => {
           if (replayChannel.hasSubscribers) {
             const { keyPrefix } = lock;
@@ -166,12 +167,11 @@ async function decide<Source, Args extends unknown[]>(
       return refused({ reason: "mismatch", inFlight: attempt.inFlight });
     case "unavailable": {
       const { cause, isRepeat } = attempt;
-      // A wrong password or permission is not an outage: an operator would not see it in a 503.
+      // A wrong password or permission goes to the error handler: a 503 would look like an outage.
       if (isSubmitLockError(cause) && cause.code === "SUBMIT_LOCK_MISCONFIGURED") {
         return fail(options, exchange, cause, key, submission);
       }
-      // Refuse a repeat: without the lock it may place a second order. For a client that has left,
-      // nothing runs.
+      // "proceed" never runs a repeat: its first run may have placed the order.
       if (options.onUnavailable === "proceed" && isRepeat !== true) {
         return isTooLate(exchange) ? gone : { kind: "unlocked", submission };
       }
@@ -199,7 +199,7 @@ function fail(
   throw error;
 }
 
-/** @throws InvalidOptionError for an option that only the outermost guard can keep. */
+/** @throws InvalidOptionError for an option that has an effect only on the outermost guard. */
 function checkInnerGuard({ cooldownMs, idempotency }: HoldOptions, outer: RequestLease): void {
   const isLost = idempotency !== undefined && outer.options.idempotency !== idempotency;
   if (!isLost && (cooldownMs === 0 || outer.options.cooldownMs === cooldownMs)) return;
@@ -208,7 +208,10 @@ function checkInnerGuard({ cooldownMs, idempotency }: HoldOptions, outer: Reques
   );
 }
 
-/** The answer for a repeat; `undefined` if there is none. @param isTold repeats errors, too. */
+/**
+ * Returns the answer that a repeat gets; `undefined` if it must be refused.
+ * @param isTold whether the repeat has waited for the answer, and so gets a 5xx as well.
+ */
 function replayOf(
   { idempotency, onReplay }: ResolvedGuardOptions<never, never>,
   { ageMs, answer: stored }: Omit<Replay, "reason">,
@@ -216,7 +219,7 @@ function replayOf(
   isTold: boolean,
 ): Replay | undefined {
   const headers = listedHeaders(idempotency?.storedHeaders ?? new Set(), stored.headers);
-  // A body that was not kept has no coding.
+  // Without its body, an answer must not announce the body's coding.
   if (stored.body === undefined) delete headers["content-encoding"];
   const answer = { ...stored, headers };
   // A handler that calls `lease.complete` may have kept a status that a guard never keeps.
@@ -241,7 +244,7 @@ function refuse<Source, Args extends unknown[]>(
       : submission.source === "derived";
   const answer = (...args: Args) => {
     const { docs } = options.idempotency ?? {};
-    // For a client that has left, no refusal is made or published.
+    // Make and publish the refusal here: `answer` is not called for a client that has left.
     const prefersPage = prefersHtml(exchange.header("accept"));
     const problem = problemFor(why, { docs, isDerived, prefersPage });
     if (refusalChannel.hasSubscribers) {

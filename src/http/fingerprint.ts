@@ -1,31 +1,31 @@
 import { canonicalJson } from "../canonical-json.ts";
 import { hash22 } from "../lock/submission.ts";
 
-/** Equal payloads of one id have equal fingerprints; those of two ids are unrelated. */
+/** Hashes a submission's content with its id: equal content of two ids has two fingerprints. */
 export function fingerprintFor(idHash: string, value: unknown): string {
   return hash22(`${idHash}:${canonicalJson(value)}`);
 }
 
-/** Leaves out these top-level members of a body. */
+/** Returns a body without those of its top-level members that `except` names. */
 export function without(body: unknown, except: readonly string[] = []): unknown {
   const isObject = typeof body === "object" && body !== null && !ArrayBuffer.isView(body);
-  // A body without such a member stays as it is: a copy would hide that it is a `Map`.
+  // Do not copy a body that has none of them: the copy of a `Map` would be an empty object.
   if (!isObject || Array.isArray(body) || !except.some((name) => Object.hasOwn(body, name))) {
     return body;
   }
   return Object.fromEntries(Object.entries(body).filter(([name]) => !except.includes(name)));
 }
 
-/** Parses a query itself: Koa's parser takes quadratic time, most others stop at 1 000 fields. */
+/** Parses a URL's query. Koa's parser takes quadratic time, most others stop at 1 000 fields. */
 export function queryOf(url: string): unknown {
   const [, query = ""] = /\?(.*)/s.exec(url) ?? [];
   return fieldsOf(query) ?? query;
 }
 
-/** A name has one value or a list. Returns `undefined` for a text that does not decode. */
+/** Parses a form: a repeated name has a list. `undefined` for an invalid percent encoding. */
 export function fieldsOf(text: string): Record<string, string | string[]> | undefined {
   try {
-    // Decode the whole text first: Node.js takes 5 µs for each name or value that fails.
+    // Decode the whole text first: `URLSearchParams` takes 5 µs for each invalid name or value.
     decodeURIComponent(text);
   } catch {
     return undefined;

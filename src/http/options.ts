@@ -23,7 +23,7 @@ import type {
 } from "./public.ts";
 import { resolveStoredHeaders } from "./stored-answer.ts";
 
-/** A `SubmitLock` of any copy of the package, by the members that a guard calls. */
+/** The members of a `SubmitLock` that a guard calls: another copy of the package fits as well. */
 type GuardLock = Pick<
   SubmitLock,
   "acquire" | "acquireOrWait" | "keyFor" | "keyPrefix" | "requireRecords"
@@ -49,12 +49,12 @@ export interface GuardOptions<Source, Args extends unknown[], Result = unknown> 
   /**
    * Recognises a submission that is sent again, and repeats its answer instead of running it again.
    * `{}`: by the `Idempotency-Key` header. Mount the body parser before the guard.
-   * @defaultValue none: a submission that is sent when the first is over is a new one
+   * @defaultValue none: a submission that is sent again after the first has ended is a new order
    */
   readonly idempotency?: IdempotencyOptions<Source> | undefined;
   /**
-   * For how long after a success (2xx, 3xx) the user's next submission is contended, in
-   * milliseconds; 0 to 60 000. Also for clients that send no id. @defaultValue 0
+   * How long after a success (2xx, 3xx) the user's next submission is refused as contended, with or
+   * without an id, in milliseconds: 0 to 60 000. @defaultValue 0
    */
   readonly cooldownMs?: number | undefined;
   /** Without a user: "reject" answers 401, "proceed" runs without a lock. @defaultValue "reject" */
@@ -83,7 +83,7 @@ export interface ResolvedGuardOptions<Source, Args extends unknown[]>
     Adapter<Source, Args> {
   readonly idempotency: ResolvedIdempotency<Source> | undefined;
   readonly cooldownMs: number;
-  /** How many requests had no user; ∞ once one had a user. */
+  /** How many requests had no user, for the warning at the third; ∞ once a request had a user. */
   anonymousAtFirst: number;
 }
 
@@ -102,7 +102,7 @@ export interface ResolvedIdempotency<Source>
   readonly acquireTimeoutMs: number;
 }
 
-/** These are objects, so that an option which is forgotten does not compile. */
+/** The option names, as keys of objects: the compiler then reports an option that is missing. */
 const guardNames = {
   ...{ lock: 1, userId: 1, onAnonymous: 1, onContended: 1, onUnavailable: 1, skip: 1 },
   ...{ idempotency: 1, cooldownMs: 1, onKeyMissing: 1, onMismatch: 1, onReplay: 1 },

@@ -3,7 +3,7 @@ import { hasMembers, invalidOption } from "../validation.ts";
 
 type Own = "express" | "koa" | "fastify" | "fetch";
 
-/** The arguments of each guard, for a message, and the least members that they have in a test double. */
+/** Each guard's arguments: their name in a message, and members that even a test double has. */
 const guards: Record<Own, { readonly expected: string; readonly least: readonly string[][] }> = {
   express: { expected: "a request and a response of Express", least: [["headers"], ["setHeader"]] },
   koa: { expected: "a context of Koa", least: [["req", "res"]] },
@@ -17,9 +17,9 @@ const names = {
 };
 
 /**
- * Returns true for a guard's own arguments. Where another framework calls it, or a handler is
- * passed, it throws an InvalidOptionError that names the fix: at once, because Express 4 and a
- * router see no rejection. Each guard asks until a request has passed.
+ * Checks that a guard is called by its own framework, with a request. Returns true, or throws an
+ * InvalidOptionError that names the fix. It is not a rejection, because Express 4 and routers
+ * ignore rejections. Each guard calls this until one request has passed.
  */
 export function checkPlace(own: Own, ...args: readonly unknown[]): boolean {
   if (typeof args[0] === "function") {

@@ -19,14 +19,14 @@ export interface Exchange {
   /** The response may still change although the work is done. */
   readonly mayStillChange: boolean;
   stop(): void;
-  /** Gets the promise of the release or complete, for platforms that freeze after an answer. */
+  /** Gets the promise of the lease's end, so that a platform does not freeze the process before. */
   leaseEnds?(ended: Promise<unknown>): void;
 }
 
 export interface Capture {
-  /** Returns `undefined` without an answer; its `body` is `undefined` if incomplete or too long. */
+  /** Returns the handler's answer, if any, without `body` if that is incomplete or too long. */
   answer(): AnswerToStore | undefined;
-  /** The answer that an error handler gave for a handler that has failed. */
+  /** Returns the answer of the error handler, if the handler has failed. */
   othersAnswer?(): AnswerToStore | undefined;
   /** The handler has failed: an answer that is given from now on is not its own. */
   failed(): void;
@@ -34,7 +34,7 @@ export interface Capture {
    * The response has ended while work goes on: other code may have answered, such as a time-out.
    */
   responseEnded?(): void;
-  /** The handler has ended well (2xx, 3xx), and something else has taken or broken its answer. */
+  /** The handler has succeeded, but its answer was replaced or broken: no retry may run. */
   readonly isDone?: boolean;
 }
 
@@ -55,7 +55,7 @@ export interface Adapter<Source, Args extends unknown[]> {
   readonly replay: AnswerFunction<Args, Replay>;
   /** The path as the client sent it, with the mount path that a router may cut off. */
   path(source: Source): string;
-  /** The content that is compared by default, without these top-level members of its body. */
+  /** Returns the content that a retry must repeat, without the members `except` of the body. */
   payload(source: Source, except?: readonly string[]): unknown;
   /** Rejects for a body that no parser has read. Absent where handlers read it themselves. */
   checkParsed?(source: Source): Promise<void>;

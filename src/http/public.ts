@@ -17,9 +17,9 @@ type NoId = undefined | null | "";
 /** How a guard recognises a submission that is sent again. Its callbacks get a `Source`. */
 export interface IdempotencyOptions<Source> {
   /**
-   * The header `Idempotency-Key`. "required": a request without any id gets 400. "ignored": only
-   * `submissionId` counts, and a request without one gets 400. Not GET and HEAD, which have no
-   * submission. @defaultValue "optional"
+   * Use of the header `Idempotency-Key`. "optional": a request without any id has only the lock.
+   * "required": it gets 400. "ignored": only `submissionId` counts, and if that returns no id, the
+   * request gets 400. GET and HEAD never need an id. @defaultValue "optional"
    */
   readonly key?: "optional" | "required" | "ignored" | undefined;
   /**
@@ -30,8 +30,8 @@ export interface IdempotencyOptions<Source> {
    */
   readonly submissionId?: ((source: Source) => string | NoId | Promise<string | NoId>) | undefined;
   /**
-   * Returns the content that must be equal on a retry: JSON, text, bytes, or a promise of them; the
-   * rest is a `NoFingerprintError`. `{ except: ["captcha"] }`: query, body and files, without these
+   * Returns the content that must be equal on a retry: JSON, text, bytes, or a promise of them; else
+   * it is a `NoFingerprintError`. `{ except: ["captcha"] }`: query, body and files, without these
    * top-level members of the body. @defaultValue query, body and files; none with `submissionId`
    */
   readonly fingerprint?:
@@ -57,7 +57,7 @@ export interface IdempotencyOptions<Source> {
    * request's answer, also one that is not kept. @defaultValue 5 000
    */
   readonly waitMs?: number | undefined;
-  /** An http(s) URL, for `type` and `Link` of the problems `idempotency_…`. @defaultValue none */
+  /** The URL of your page on retries: `type` and `Link` of `idempotency_…`. @defaultValue none */
   readonly docs?: string | undefined;
 }
 
@@ -80,8 +80,8 @@ export interface RequestSubmission {
    */
   readonly id: string;
   /**
-   * 22 characters: the content that must be equal on a retry, as the guard compares it. `undefined`
-   * where nothing is compared.
+   * A hash, 22 characters long, of the content that must be equal on a retry. `undefined` if the
+   * guard compares nothing.
    */
   readonly fingerprint: string | undefined;
   /** Whether the client's `Idempotency-Key` header gave the id, or the option `submissionId`. */
@@ -102,6 +102,6 @@ export interface RequestSubmission {
 export interface Replay {
   readonly reason: "replay";
   readonly answer: StoredAnswer;
-  /** How long ago it was answered, in milliseconds. */
+  /** How long ago the answer was given for the first time, in milliseconds. */
   readonly ageMs: number;
 }

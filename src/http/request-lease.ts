@@ -15,9 +15,9 @@ export type HoldOptions = Pick<
 >;
 
 /**
- * The lease of one request. It ends once: when the work is done, and the response was ended or its
- * client has left. While work may go on unseen, the handler must end the response: a client that
- * leaves stops no handler.
+ * The lease of one request. It ends once, when the handler's work is done and the response has
+ * ended or its client has left. If the end of the work cannot be seen, only the end of the response
+ * counts: a client that leaves does not stop the handler.
  */
 export class RequestLease {
   readonly exchange: Exchange;
@@ -59,7 +59,7 @@ export class RequestLease {
     this.#running++;
   }
 
-  /** @param thrown by the work, or passed to the error handler. @returns its {@link errorOf}. */
+  /** Notes an error of the work. @returns the error for the error handler: see {@link errorOf}. */
   failed(thrown?: unknown): unknown {
     this.#capture?.failed();
     const error = this.errorOf(thrown);
@@ -97,7 +97,7 @@ export class RequestLease {
 
   /**
    * A piece of work has returned, but may have started more: only the end of the response counts.
-   * @param onAbandoned called if the client leaves and the response has not ended: it may never end.
+   * @param onAbandoned called if the client leaves first: the response may then never end.
    */
   detached(onAbandoned?: (held: RequestLease) => void): void {
     this.#running--;
@@ -111,7 +111,7 @@ export class RequestLease {
     this.responseChanged();
   }
 
-  /** The client has left, and work goes on whose end nothing shows: only the lease's own end counts. */
+  /** The client has left, and nothing shows the end of the work: the lease lasts `maxHoldMs`. */
   unseen(): void {
     this.#isUnseen = true;
   }
@@ -135,8 +135,8 @@ export class RequestLease {
   }
 
   /**
-   * @param outerWorkMs how long the user's next order must wait, because middleware outside the guard
-   * may still save a session: by a cooldown, or, where the lock has none, by a later end.
+   * @param outerWorkMs how long the user's next order must wait, because outer middleware may still
+   * save a session. A cooldown keeps it waiting; a store without cooldowns ends the lease later.
    */
   end(outerWorkMs = 0): void {
     this.#isHeld = false;
@@ -163,8 +163,7 @@ export class RequestLease {
     try {
       endLease(lease, kept, cooldownMs, exchange, told);
     } catch {
-      // The store has no cooldowns, or cannot keep this answer, and the lease goes on: end it
-      // without them.
+      // The store has no cooldowns, or cannot keep this answer: end the lease without either.
       setTimeout(() => endLease(lease, this.#otherwise, 0, exchange), outerWorkMs);
     }
   }
@@ -190,8 +189,7 @@ export class RequestLease {
   /** Returns the record of this request. `undefined`: none, so a retry runs. */
   #kept(answer: AnswerToStore | undefined): AnswerToStore | undefined {
     if (answer === undefined || !this.#isKept(answer)) return this.#otherwise;
-    // Headers that are too long are not kept, and a success must not be repeated without its
-    // headers.
+    // An answer must not be repeated without its headers: if they are too long, record only `done`.
     return hasLongHeaders(answer) ? done : answer;
   }
 
@@ -233,7 +231,7 @@ export class RequestLease {
   }
 }
 
-/** A map, because Express gives each request its own hidden class: a property costs 2 µs. */
+/** The leases of each request. A property on Express' requests would cost 2 µs, a map does not. */
 const leases = new WeakMap<object, RequestLease[]>();
 
 /** Rule 13: the valid lease on this key that an outer guard has acquired for the request. */
@@ -242,7 +240,7 @@ export function findLease(request: object, key: string): RequestLease | undefine
   return leases.get(request)?.find(({ lease }) => lease.key === key && lease.remainingMs() > 0);
 }
 
-/** Ends a lease: `complete` with an answer, `release` without one. No request waits for them. */
+/** Ends a lease: `complete` with an answer, `release` without one. Does not wait for Redis. */
 export function endLease(
   lease: Lease,
   answer: AnswerToStore | undefined,
@@ -258,7 +256,7 @@ export function endLease(
   exchange.leaseEnds?.(ended);
 }
 
-/** Warns at `maxHoldMs`: the client of this lease has left, and no promise shows the end of its work. */
+/** Warns if the lease of a client that has left lasts for `maxHoldMs`: no end of work was seen. */
 export function warnIfHeldToMaxHold({ lease: { signal } }: RequestLease): void {
   const warn = () => {
     if ((signal.reason as LockLostError).reason !== "max-hold") return;
@@ -267,7 +265,7 @@ export function warnIfHeldToMaxHold({ lease: { signal } }: RequestLease): void {
       "a client left, and its user stayed locked out for maxHoldMs, because the handler passed to guard.protect() returned no promise, or one that resolved before anything was answered, so the guard could not tell when it finished. Write the handler async, and await everything that it starts, such as await pipeline(source, res)",
     );
   };
-  // Listens only once the client has left: making the signal costs time, and few requests need it.
+  // Reading `signal` creates it, which takes time: call this only after a client has left.
   signal.addEventListener("abort", warn, { once: true });
 }
 
@@ -276,7 +274,7 @@ export function isTooLate({ clientLeft, isAnswered }: Exchange): boolean {
   return clientLeft || isAnswered;
 }
 
-/** Publishes the refusal of an error that has a code, which the framework's error handler sends. */
+/** Publishes an error with a `Submit-Lock-Code` as a refusal, as the error handler will send it. */
 export function publishFailure(
   error: unknown,
   exchange: Exchange,

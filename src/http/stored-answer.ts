@@ -6,7 +6,7 @@ import type { StorePolicy } from "./public.ts";
 
 const passing = new Set([401, 403, 407, 408, 409, 421, 423, 425, 429]);
 
-/** @throws InvalidOptionError if the policy's function returns no boolean; errors of the function. */
+/** @throws InvalidOptionError if the policy's function returns no boolean, and its own errors. */
 export function isStored(policy: StorePolicy, answer: AnswerToStore): boolean {
   const { body, headers = {}, status } = answer;
   // 1xx is not an answer, and 5xx is never kept.
@@ -27,7 +27,7 @@ export function isStored(policy: StorePolicy, answer: AnswerToStore): boolean {
 /** The most characters of one answer's stored headers, names and values together. */
 const maxHeadersLength = 8_192;
 
-/** A client can lengthen a `Location` or `Link`: without this bound they could fill Redis. */
+/** Whether headers are too long to be kept: a client could fill Redis by a long `Location`. */
 export function hasLongHeaders({ headers = {} }: AnswerToStore): boolean {
   let length = 0;
   for (const name in headers) length += name.length + String(headers[name]).length;
@@ -49,7 +49,7 @@ export function isReadable(answer: StoredAnswer, accept: string | undefined): bo
 function isCodingAccepted(coding: AnswerHeaders[string], accept: AnswerHeaders[string]): boolean {
   const accepted = new Map<string, boolean>();
   for (const element of codingsOf(accept)) {
-    // Split first, then trim: an expression with blanks takes time by the square of their number.
+    // Split, then trim: a regular expression would take quadratic time for a run of blanks.
     const [name = "", ...parameters] = element.split(";").map((each) => each.trim());
     accepted.set(name, !parameters.some((each) => /^q\s*=\s*0(\.0*)?$/.test(each)));
   }
@@ -58,7 +58,7 @@ function isCodingAccepted(coding: AnswerHeaders[string], accept: AnswerHeaders[s
     .every((name) => accepted.get(name) ?? accepted.get("*") ?? false);
 }
 
-/** `x-gzip` is `gzip` (RFC 9110, section 8.4.1.3). */
+/** Lists codings in lower case, and `x-gzip` as `gzip` (RFC 9110, section 8.4.1.3). */
 function codingsOf(value: string | readonly string[]): string[] {
   return listOf(value).map((each) => each.toLowerCase().replace(/^x-gzip\b/, "gzip"));
 }
@@ -67,7 +67,7 @@ function listOf(value: unknown): string[] {
   return `${value}`.split(",").flatMap((each) => each.trim() || []);
 }
 
-/** Always stored: headers of the answer itself. Middleware sets others, as of CORS, each time. */
+/** Always stored: headers of the answer itself. Middleware sets those of CORS at each replay. */
 const always = [
   ...["content-type", "content-encoding", "content-language", "content-disposition"],
   ...["content-location", "content-range", "link", "location"],
@@ -102,7 +102,7 @@ export function resolveStoredHeaders(replayHeaders: readonly string[] = []): Rea
   return new Set([...always, ...replayHeaders.map((name) => name.toLowerCase())]);
 }
 
-/** @param earlier the `Vary` that outer middleware has set: the kept one is joined to it. */
+/** Marks kept headers as a replay. @param earlier the outer middleware's `Vary`, to be joined. */
 export function headersToRepeat(headers: AnswerHeaders, earlier?: unknown): Picked {
   const repeated = { ...headers, "Idempotent-Replayed": "true" } as Picked;
   const { vary } = headers;
@@ -129,10 +129,10 @@ export function bodyToRepeat(body: Uint8Array, type: string): unknown {
   }
 }
 
-/** Has lower-case names, and no prototype, except from {@link headersToRepeat}. */
+/** Headers by lower-case name, without a prototype except from {@link headersToRepeat}. */
 export type Picked = Record<string, string | string[]>;
 
-/** Returns the headers in `stored`. @param isLastOnly whether a name has its last line alone. */
+/** Returns the headers named in `stored`. @param isLastOnly keeps a repeated name's last value. */
 export function listedHeaders(
   stored: ReadonlySet<string>,
   headers: object,
@@ -149,7 +149,7 @@ export function listedHeaders(
   return picked;
 }
 
-/** Removes unchanged headers of outer middleware, which sets them anew, but no `content-…`. */
+/** Removes unchanged headers of outer middleware, set anew at a replay, except for `content-…`. */
 export function withoutOuter(headers: Picked, outer: Picked): Picked {
   for (const name in outer) {
     if (!name.startsWith("content-") && `${headers[name]}` === `${outer[name]}`)

@@ -10,7 +10,7 @@ import type { ResolvedIdempotency } from "./options.ts";
 import type { Adapter, Exchange } from "./port.ts";
 import type { KeyMissing, RequestSubmission } from "./public.ts";
 
-/** The submission is done, and its answer is not kept: no guard keeps or repeats a status of 100. */
+/** The record of a submission whose answer cannot be kept: repeats get 409, and never a 100. */
 export const done: AnswerToStore = { status: 100 };
 
 export class IdentifiedSubmission implements RequestSubmission {
@@ -40,7 +40,7 @@ export class IdentifiedSubmission implements RequestSubmission {
     if (lease.remainingMs() === 0) void lease.complete(done);
   }
 
-  // Static, so that handlers do not see them.
+  // Static, so that `req.submission` does not show these methods to handlers.
   static acquired(submission: IdentifiedSubmission, lease: Lease): void {
     submission.#lease = lease;
   }
@@ -61,7 +61,7 @@ type Identification =
 /**
  * Finds the submission's id and fingerprint before the handlers run: they may change the body.
  * @param scope a text that belongs to the user alone: the key of the user's lock.
- * @param userId the user whose mark the id gets.
+ * @param userId the user for whom {@link guardId} marks the id.
  * @throws NoFingerprintError, InvalidOptionError (as rejections), and errors of the callbacks.
  */
 export async function identify<Source>(
@@ -77,11 +77,12 @@ export async function identify<Source>(
   const { method } = exchange;
   // GET and HEAD have no submission: they take the plain lock, and no answer is kept.
   if (method === "GET" || method === "HEAD") return undefined;
-  // Do not await without the function: most applications use the header alone.
+  // Without the function, do not await: most applications use only the header.
   if (options.submissionId !== undefined) {
     const derived = await options.submissionId(source);
     if (derived !== undefined && derived !== null && derived !== "") {
-      // A number, a boolean or unfit text may be the client's: 400. Else `checkText` throws.
+      // The client may have sent a number, a boolean or a malformed text, so it gets 400. For any
+      // other value, `checkText` throws.
       const isPrimitive = ["string", "number", "boolean"].includes(typeof derived);
       if (isPrimitive && !isText(derived)) {
         const why = "The submission id must be a well-formed string of up to 1024 characters.";
@@ -98,7 +99,7 @@ export async function identify<Source>(
   const header = parseIdempotencyKey(lines);
   if (header.kind === "invalid") return { reason: "key-invalid", why: header.why };
   if (header.kind === "missing") {
-    // If no parser has read the body, an id in it would be missed without a word.
+    // Reject an unparsed body: `submissionId` cannot have found an id in it.
     if (options.submissionId !== undefined) await checkParsed?.(source);
     if (options.key !== "optional") return { reason: "key-missing" };
     if (options.submissionId !== undefined) {

@@ -15,7 +15,7 @@ interface Watched {
   };
 }
 
-/** One pair of accessors, shared so that all responses keep one hidden class. */
+/** The property `body` of a watched response. All share it, and so keep one hidden class. */
 const watchedBody: PropertyDescriptor & ThisType<Required<Watched>> = {
   configurable: true,
   get() {
@@ -83,12 +83,12 @@ export class BodyStreams {
       }
     }
     if (open.size === 0) return;
-    // Koa destroys them, too, but Koa 2 gets no event for a response behind a pipelined one.
+    // Koa destroys open streams, too, but Koa 2 misses a response that is behind a pipelined one.
     this.#response.res.once("close", () => {
       for (const stream of open) if (stream instanceof Readable) stream.destroy();
     });
     for (const stream of open) {
-      // After an abort `close` waits for a generator that is at work; old streams may not emit it.
+      // Listen for all three: `close` follows an aborted generator's work, but old streams lack it.
       for (const event of ["close", "end", "error"]) {
         stream.once(event, (error) => streamEnded(stream, error !== undefined));
       }

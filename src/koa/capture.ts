@@ -8,6 +8,7 @@ import { type Head, isNodeStream, ResponseCapture, webStreamOf } from "../node/c
 // biome-ignore lint/suspicious/noExplicitAny: any state and any context of the application fits.
 export type AnyContext = ParameterizedContext<any, any, any>;
 
+/** The text that Koa sends for a response without a body. */
 function bodyWithout(ctx: AnyContext): { readonly text: string; readonly type: string } {
   const code = String(ctx.status);
   const text = ctx.req.httpVersionMajor >= 2 ? code : ctx.message || code;
@@ -23,7 +24,7 @@ export class ContextCapture implements Capture {
   /** The answer of the context when everything downstream had settled. */
   #payload: (Head & AnswerToStore) | undefined;
   isDone = false;
-  /** The body when middleware around the guard had answered, and the status that was set later. */
+  /** Set if outer middleware has answered first: the body then, and a status that is set later. */
   #late: { readonly body: unknown; status?: number } | undefined;
   /**
    * The body when everything downstream had settled, if it was a web stream: `answer` looks whether
@@ -42,7 +43,7 @@ export class ContextCapture implements Capture {
     this.#response.failed();
   }
 
-  /** Koa ignores a status that is set from now on, so it is noted. */
+  /** Notes a status that the handler sets from now on, because Koa ignores it. */
   responseEnded(): void {
     const { body, res, response } = this.#ctx;
     if (this.#late !== undefined || this.#ctx.respond === false) return;
@@ -90,7 +91,7 @@ export class ContextCapture implements Capture {
     const { res } = this.#ctx;
     const hasBegun = res.headersSent && res.statusCode === this.#response.head?.status;
     if (hasBegun) return;
-    // None is kept: the client got none, or Koa's answer to the failure.
+    // Keep no answer: the client got none, or an error of Koa.
     this.#payload = undefined;
     this.#response.discard();
   }
@@ -100,8 +101,7 @@ export class ContextCapture implements Capture {
     const payload = this.#payload;
     if (payload === undefined) return this.#response.answer();
     const head = this.#response.head ?? payload;
-    // Inner middleware that writes to `res` itself may have encoded the body, and Koa does not
-    // know.
+    // If inner middleware has encoded the body on `res` itself, `payload.body` was not sent so.
     const isSame =
       `${head.headers["content-encoding"]}` === `${payload.headers["content-encoding"]}`;
     return { ...head, body: isSame ? payload.body : undefined };
@@ -138,13 +138,13 @@ export class ContextCapture implements Capture {
   }
 }
 
-/** Repeats the body in the form that it had, so that outer middleware treats it as before. */
+/** Repeats an answer, with the body in its old form, so that outer middleware treats it alike. */
 export function repeat(ctx: AnyContext, { body, headers, status }: StoredAnswer): void {
   // The status is set before and after the body, whose assignment may replace it.
   ctx.status = status;
   const type = headers["content-type"];
   if (body === undefined || (body.length === 0 && type === undefined)) {
-    // With a JSON type, Koa 3 would send the text `null`.
+    // Remove the type first: for `null` and a JSON type, Koa 3 would send the text `null`.
     ctx.remove("Content-Type");
     ctx.body = null;
   } else {

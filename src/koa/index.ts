@@ -22,13 +22,13 @@ export interface SubmitGuardOptions<Ctx extends AnyContext = Context>
   extends GuardOptions<Ctx, [ctx: Ctx]> {}
 
 /**
- * One submission of a user at a time, for Koa 2 and 3: 409 while another one is processed, 401
- * without a user, 503 while Redis does not answer. The lease is at `ctx.state.submitLease`,
- * except for a preflight, `skip` and "proceed". It is held until everything downstream has settled and
- * the response is over.
+ * Makes a guard for Koa 2 and 3, which lets one submission of a user through at a time: 409 while
+ * another one is processed, 401 without a user, 503 while Redis does not answer. The lease is at
+ * `ctx.state.submitLease`, unless the request runs unlocked: a preflight, `skip`, "proceed". It is
+ * held until everything downstream has settled and the response is over.
  *
- * Work behind `ctx.respond = false`, a web `ReadableStream` or a `Response` cannot be seen: after
- * its client has left, the lock is kept for `maxHoldMs` (`respond = false`: to the response's end).
+ * The guard cannot see the end of work behind a web `ReadableStream` or a `Response`: if the client
+ * leaves, the lock is kept for `maxHoldMs`; behind `ctx.respond = false`, until the response ends.
  *
  * @example
  * ```ts
@@ -102,7 +102,7 @@ export function submitGuard<Ctx extends AnyContext = Context>(
   };
 }
 
-/** Koa removes all headers before it answers an error, as of `ctx.throw`, and sets the error's own. */
+/** Adds the code to an error's `headers`: Koa sends only those with an error, as of `ctx.throw`. */
 function withCode(error: unknown, code: string | undefined): unknown {
   if (code === undefined || !(error instanceof Error) || !Object.isExtensible(error)) return error;
   const { headers } = error as { headers?: object };
@@ -125,7 +125,7 @@ function watch(ctx: AnyContext, bodies: BodyStreams, held: RequestLease, capture
       if (ctx.respond === false) return;
       // On HTTP/2 the response ends with its client, and the work of a web stream may go on.
       if (bodies.isUnseen) held.unseen();
-      // Koa never ends the response to a client that has left; the end of all streams was seen.
+      // All streams have ended, and Koa never ends the response to a client that has left.
       else held.end(outerWorkMs);
     });
   });

@@ -19,7 +19,7 @@ export function isNodeStream(body: unknown): body is NodeStream {
   return typeof (body as Partial<NodeStream> | null | undefined)?.pipe === "function";
 }
 
-/** Returns the web stream of a body. The end of its work cannot be seen, unless `isErrored`. */
+/** Returns the web stream of a body. Node.js shows an error of it, but not the end of its work. */
 export function webStreamOf(body: unknown): ReadableStream | null | undefined {
   if (body instanceof Response) return body.body;
   return body instanceof ReadableStream ? body : undefined;
@@ -37,7 +37,8 @@ export interface Head {
  * Hooks on `writeHead`, as on-headers makes them, run late: Node calls `writeHead` from within `end`,
  * `write` and `flushHeaders`. Hooks of inner middleware then run before the captured `writeHead`,
  * hooks of outer middleware after it, and an outer `end` may set headers before both. So the head is
- * read at the first call, and gets the changes between the call of `writeHead` and the captured one.
+ * read at the handler's first call. Afterwards it gets only the changes of the inner hooks: those
+ * made between the call of `writeHead` and that of the captured method.
  */
 export class ResponseCapture implements Capture {
   readonly #res: ServerResponse;
@@ -48,15 +49,15 @@ export class ResponseCapture implements Capture {
   #head: Head | undefined;
   /** The head as the hooks of inner middleware find it, while they run. */
   #unhooked: Head | undefined;
-  /** `undefined` once the body is too long or not known. */
+  /** The body so far; `undefined` once it is too long or not known. */
   #chunks: (string | Buffer)[] | undefined = [];
   #length = 0;
   #hasEnded = false;
   /** A call has sent the head or a part of the body: the client may have it. */
   #isOnWire = false;
-  /** Others write the response: what was captured is not the handler's any more. */
+  /** Other code than the handler writes the response: its calls are ignored, unless `#isOthers`. */
   #isDiscarded = false;
-  /** The answer of the error handler is captured in its place. */
+  /** The handler failed before it sent anything: the error handler's answer is captured. */
   #isOthers = false;
   /** True during an original method: `end` may call `write`, and both call `writeHead`. */
   #isPassingOn = false;
@@ -122,10 +123,10 @@ export class ResponseCapture implements Capture {
   }
 
   #captured(): AnswerToStore | undefined {
-    // The head was sent past the capture, as by the stream of HTTP/2.
+    // A handler can send the head past the captured methods, by the stream of HTTP/2.
     if (this.#res.headersSent) this.#readHead([this.#res.statusCode]);
     if (this.#head === undefined) return undefined;
-    // Node sends no body with a 204: it is whole with its head.
+    // Node sends no body with a 204: the answer is complete with its head.
     if (this.#head.status === 204) return { ...this.#head, body: "" };
     const chunks = this.#hasEnded ? this.#chunks : undefined;
     if (chunks?.length === 1) return { ...this.#head, body: chunks[0] };
@@ -201,8 +202,8 @@ export class ResponseCapture implements Capture {
     this.#isOnWire = true;
     if (this.#isPassingOn || !this.#chunks) return;
     if (this.#hasEnded) {
-      // Outer middleware holds the end back: it alone knows whether it still takes this chunk. On
-      // HTTP/2 the call may also be one of Node's own `end`.
+      // A `write` after `end`, which outer middleware holds back: it may send this chunk or not, so
+      // the body is not known. On HTTP/2, the call may be one of Node's own `end`.
       if (name === "write" && !this.#res.writableEnded && !("stream" in this.#res)) {
         this.#chunks = undefined;
       }
@@ -242,6 +243,7 @@ function withChanges(head: Head, before: Head, after: Head): Head {
 export type GivenHeaders = Readonly<Record<string, unknown>> | readonly unknown[] | undefined;
 
 /**
+ * Returns the response's headers that are named in `stored`.
  * @param given the argument of `writeHead`. It replaces a header of the same name that the response
  * has; within an array, a name that is repeated adds a value.
  */

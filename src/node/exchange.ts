@@ -5,7 +5,7 @@ import type { Exchange } from "../http/port.ts";
 import { performance, setTimeout } from "../time.ts";
 import { Timer, TimerWheel } from "../timers.ts";
 
-/** How long the end of a response may follow, in ms, once its client has left. */
+/** How long outer middleware may hold the end of a response back after its client left, in ms. */
 export const heldBackMs = 1_000;
 
 const pollEveryMs = 1_000;
@@ -67,7 +67,7 @@ export class NodeExchange extends Timer implements Exchange {
     return this.request.headers[name]?.toString();
   }
 
-  /** `req.headers` would have the lines joined. */
+  /** Reads `rawHeaders`, because `req.headers` has the lines of a header joined. */
   headerLines(name: string): readonly string[] {
     const lines: string[] = [];
     // An adapter for serverless functions may make its requests without `rawHeaders`.
@@ -87,7 +87,7 @@ export class NodeExchange extends Timer implements Exchange {
   watch(): void {
     const { request: req } = this;
     const res = this.#res;
-    // HTTP/2 emits `finish` for a stream that was reset.
+    // Do not trust the event: HTTP/2 emits `finish` for a stream that was reset, too.
     const update = () => {
       if (res.writableEnded || this.#isStreamEnded()) this.#end();
       else this.close();
@@ -160,8 +160,8 @@ export class NodeExchange extends Timer implements Exchange {
 
   override onDue(): void {
     this.#setPollTimer();
-    // A closed stream emits `close` only when it is destroyed. The handler had until this poll to
-    // read the request.
+    // Destroy a closed stream, which does not emit `close` before. The handler had until this poll
+    // to read the request.
     if (this.#stream?.closed) this.#stream.destroy();
     if (this.#res.writableEnded) this.#end();
     // The connection was ended: an answer can no longer be sent.

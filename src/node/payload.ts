@@ -13,7 +13,7 @@ export interface RequestContent {
   readonly url: string;
   /** The body as a parser has left it; `undefined` if none has. */
   readonly body: unknown;
-  /** Whether a `body` is set, even `undefined`: a parser of another content type may set it so. */
+  /** Whether a parser has set `body`, even to `undefined` for a type that it does not parse. */
   readonly hasParser: boolean;
   /** The values of all properties in which parsers leave files; `undefined` where none are. */
   readonly files: readonly unknown[];
@@ -22,7 +22,7 @@ export interface RequestContent {
 /** The most files of a request: to hash 10 000 would block the process for a quarter of a second. */
 const maxFiles = 1_000;
 
-/** The types of the usual parsers. For any other type a parser for Koa may not set `body`. */
+/** Types that every parser takes. If `body` is not set, no parser is mounted before the guard. */
 const usualTypes = /^application\/(?:json|x-www-form-urlencoded)\b/i;
 
 export function contentAdapter<Source>(
@@ -57,7 +57,7 @@ async function checkParsed(
   what = "find the id of this submission",
   remedy = "send an Idempotency-Key",
 ): Promise<void> {
-  // Parsers leave functions, too, as @fastify/multipart does, which read files that are not read yet.
+  // A function is not a file: @fastify/multipart sets some, which read the files later.
   const hasFiles = files.some((each) => each !== undefined && typeof each !== "function");
   if (hasFiles || !bodyIsUnparsed(req, body)) return;
   // On HTTP/2 an announced body may turn out to be empty.
@@ -88,8 +88,8 @@ export function bodyWasAnnounced(req: IncomingMessage | Http2ServerRequest): boo
 }
 
 /**
- * Parsers for Express 4 and Koa set `{}` for a content type that they do not parse, without reading
- * the request; for a `{}` that the client sent, they have read it.
+ * Whether no parser has read an announced body. A `{}` proves nothing: parsers for Express 4 and
+ * Koa set it for a content type that they do not parse, but then they have not read the request.
  */
 export function bodyIsUnparsed(req: IncomingMessage | Http2ServerRequest, body: unknown): boolean {
   if (!bodyWasAnnounced(req)) return false;
@@ -111,6 +111,7 @@ function isEmptyObject(body: unknown): boolean {
 }
 
 /**
+ * Describes the files of a request, by field.
  * @throws NoFingerprintError for a file whose bytes are neither in memory nor hashed: two files of
  * one name and one size would pass for each other; 413 for more than 1 000 files.
  */
@@ -144,7 +145,7 @@ function collect(value: unknown, field: string, found: [string, Fields][]): void
   if (Array.isArray(value)) {
     for (const each of value) collect(each, field, found);
   } else if (isPlain(value) && Object.values(value).every((each) => typeof each === "object")) {
-    // This is not a file, but an object of files by field: a file has a class, or a text.
+    // Not a file, but an object of files by field: a file has a class, or a member that is a text.
     for (const [name, each] of Object.entries(value)) {
       collect(each, field === "" ? name : `${field}[${name}]`, found);
     }

@@ -82,7 +82,7 @@ export function instrument(options: InstrumentOptions = {}): Instrumentation {
   };
 }
 
-/** Returns functions that unsubscribe. Catches: an error of a subscriber would end the process. */
+/** Subscribes, and catches errors, which would end the process. Returns ways to unsubscribe. */
 function listen(listeners: Listeners): (() => void)[] {
   return Object.entries(listeners).map(([name, listener]) => {
     let hasFailed = false;
@@ -120,15 +120,15 @@ function attributesOf(message: AcquireMessage | ReleaseMessage | CompleteMessage
   return { ...attributes, [ERROR_TYPE]: typeof code === "string" ? code : "_OTHER" };
 }
 
-// In seconds. A step at 0.2 and 1, the defaults of commandTimeoutMs and acquireTimeoutMs, is visible.
+/** Bounds of buckets, in seconds: 0.2 and 1 are defaults of commandTimeoutMs, acquireTimeoutMs. */
 const roundTrip = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.5, 1, 2.5];
-/** In seconds. The last is two hours, because another program's lock may live that long. */
+/** Bounds in seconds. The last is two hours, because another program's lock may live that long. */
 const remaining = [0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 600, 7_200];
 /** A longer life, or one without an end, counts as a day: `Infinity` would spoil the sum. */
 const longestRemainingMs = 86_400_000;
-/** In seconds, up to the largest maxHoldMs. */
+/** Bounds in seconds, up to the largest `maxHoldMs`. */
 const hold = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600];
-/** In seconds. A retire is abandoned after 2 × acquireTimeoutMs + ttlMs: 12 with the defaults. */
+/** Bounds in seconds. A retire is given up after 2 × acquireTimeoutMs + ttlMs: 12 by default. */
 const retire = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 12];
 
 const reasons: Record<LostReason, true> = {
@@ -276,7 +276,7 @@ function observe(meter: Meter, locks: readonly ObservedLock[]): () => void {
   return () => meter.removeBatchObservableCallback(tell, observed);
 }
 
-/** Only spans have it: a metric would have a series for each order. */
+/** The attribute for the submission. Only spans have it: a metric would get a series per order. */
 function submissionOf(submission: string | undefined): Attributes {
   return submission === undefined ? {} : { [SUBMISSION]: submission };
 }

@@ -11,13 +11,13 @@ import {
   waitedTooLong,
 } from "./executor.ts";
 
-/** @param table the quoted name. */
+/** Makes the statements for PostgreSQL. @param table the quoted name. */
 export function postgresql(table: string): Dialect {
-  // PostgreSQL refuses LOCK outside of a transaction. INSERT takes this lock; ONLY spares
-  // partitions.
+  // J2: PostgreSQL refuses LOCK outside of a transaction. The INSERT takes the same lock anyway,
+  // and ONLY leaves the table's partitions unlocked.
   const prove = `LOCK TABLE ONLY ${table} IN ROW EXCLUSIVE MODE`;
   const insert = `INSERT INTO ${table} (id, fingerprint) VALUES ($1, $2) ON CONFLICT (id) DO NOTHING RETURNING txid_current()::text AS tx`;
-  // This is its own statement: READ COMMITTED then sees what the INSERT has waited for (J4).
+  // Its own statement, so that READ COMMITTED sees the row for which the INSERT has waited (J4).
   const select = `SELECT fingerprint, value, floor(extract(epoch FROM clock_timestamp() - created_at) * 1000)::text AS age FROM ${table} WHERE id = $1`;
   const update = `UPDATE ${table} SET value = $1 WHERE id = $2 AND txid_current()::text = $3 RETURNING id`;
   const remove = `WITH old AS (SELECT id FROM ${table} WHERE created_at < now() - $1::float8 * interval '1 millisecond' ORDER BY created_at LIMIT $2::int FOR UPDATE SKIP LOCKED), gone AS (DELETE FROM ${table} WHERE id IN (SELECT id FROM old) RETURNING 1) SELECT count(*)::int AS n FROM gone`;
@@ -39,7 +39,7 @@ CREATE INDEX ON ${table} (created_at);
         const [own] = rowsOf(inserted, ["tx"]);
         if (own !== undefined) return String(own["tx"]);
         const row = await find(tx, id);
-        // There is no row where it was pruned behind the INSERT.
+        // Insert again: the row that this INSERT has met was pruned since.
         if (row !== undefined) return row;
       }
       throw waitedTooLong();
@@ -59,7 +59,7 @@ CREATE INDEX ON ${table} (created_at);
 /** Error 1305: no such savepoint: the transaction that had it is over, or none was open. */
 const noSavepoint = 1305;
 
-/** @param table the quoted name. */
+/** Makes the statements for MySQL and MariaDB. @param table the quoted name. */
 export function mysql(table: string): Dialect {
   // INSERT IGNORE would deadlock as often, and hide other errors.
   const insert = `INSERT INTO ${table} (id, fingerprint, run, created_at) VALUES (?, ?, ?, UTC_TIMESTAMP(6)) ON DUPLICATE KEY UPDATE id = id`;
@@ -81,13 +81,13 @@ export function mysql(table: string): Dialect {
 ) ENGINE=InnoDB;
 `,
     async begin(tx, id, fingerprint) {
-      // A name for each call: an equal one would replace that of a call around this one.
+      // Each call names its own savepoint: an equal name would replace that of an outer call.
       const run = randomBytes(8).toString("hex");
       await tx.query(`SAVEPOINT submit_lock_${run}`, []);
       await send(tx, `ROLLBACK TO SAVEPOINT submit_lock_${run}`, [], noSavepoint, noTransaction);
       await send(tx, insert, [id, fingerprint, run], 1205, waitedTooLong);
-      // The number of affected rows is 1 for a new and for a known row with mysql2. And in
-      // REPEATABLE READ only FOR UPDATE sees the row that the INSERT has met (J4).
+      // Read the row to see whose it is: mysql2 reports 1 affected row for a new and a known one.
+      // In REPEATABLE READ only FOR UPDATE sees the row that the INSERT has met (J4).
       const rows = await find(tx, `${select} FOR UPDATE`, id);
       const [row] = rows;
       if (row === undefined || rows.length > 1) {

@@ -15,9 +15,9 @@ export interface SubmissionRow {
   readonly fingerprint: string | null;
   /** JSON; `""` for `undefined`, and `null` where none was kept. */
   readonly value: string | null;
-  /** In milliseconds, by the database's clock. */
+  /** How old the row is, in milliseconds, by the database's clock. */
   readonly age: string | number | bigint;
-  /** The call that has inserted the row, on MySQL. */
+  /** On MySQL, the random name of the run that has inserted the row. */
   readonly run?: string;
 }
 
@@ -32,7 +32,7 @@ export interface Dialect {
   prune(db: SqlExecutor, olderThanMs: number, batchSize: number): Promise<boolean>;
 }
 
-/** @throws InvalidOptionError (J9) where a column is missing: a known row would seem to have no value. */
+/** Finds the rows in a result. @throws InvalidOptionError (J9) for rows without these columns. */
 export function rowsOf(result: unknown, columns: readonly string[]): Record<string, unknown>[] {
   const { rows = result } = Object(result);
   const list: unknown = Array.isArray(rows) && Array.isArray(rows[0]) ? rows[0] : rows;
@@ -43,12 +43,12 @@ export function rowsOf(result: unknown, columns: readonly string[]): Record<stri
   );
 }
 
-/** The rows of a select, with these columns beside those of every submission. */
+/** Checks the rows of a select. @param more columns beside fingerprint, value and age. */
 export function submissionsOf(result: unknown, more: readonly string[] = []): SubmissionRow[] {
   const texts = ["fingerprint", "value", ...more];
   const rows = rowsOf(result, [...texts, "age"]);
   for (const row of rows) {
-    // A Buffer is equal to no text: the row of this run would be taken for another one's.
+    // Refuse bytes: no text equals a Buffer, so the row of this run would look like another run's.
     const name = texts.find((each) => row[each] !== null && typeof row[each] !== "string");
     if (name === undefined) continue;
     throw new InvalidOptionError(

@@ -133,7 +133,7 @@ export class SubmissionTable {
   }
 
   /**
-   * The kept value; `undefined` if there is none, which is not a permission to run. Takes a pool.
+   * Finds the kept value; `undefined`, which does not permit a run, if none is kept. Takes a pool.
    * @throws SubmissionMismatchError, AnswerUnavailableError, InvalidOptionError as `once` does.
    */
   lookUp<Value>(
@@ -182,8 +182,8 @@ function quoteName(option: string, name: unknown, quote: string, maxBytes: numbe
 }
 
 /**
- * J8: a handler may answer a refusal itself. A guard must not keep that answer for the right
- * content.
+ * J8: after a refusal, a guard must not keep the handler's answer: a repeat with the right content
+ * would get it.
  */
 async function refusing<Result>(
   submission: SqlSubmission | undefined,
@@ -247,13 +247,13 @@ function parsed<Value>(json: string): Value {
     return json === "" ? (undefined as Value) : JSON.parse(json);
   } catch (cause) {
     throw new AnswerUnavailableError(
-      "this submission was committed before, and its row holds no JSON, as where NO_BACKSLASH_ESCAPES meets a driver that escapes. It does not run again: look for its effect",
+      "this submission was committed before, and the value in its row is not JSON: perhaps the driver escapes backslashes, and the server has NO_BACKSLASH_ESCAPES. It does not run again: look for its effect",
       { cause },
     );
   }
 }
 
-/** A connection that is not UTF-8, such as `charset: "latin1"` of mysql2, would change other characters. */
+/** Escapes all but ASCII: a connection that is not UTF-8, as mysql2's latin1, would change it. */
 function inAscii(json: string): string {
   return json.replace(
     /[\u0080-\uffff]/g,
