@@ -3,7 +3,8 @@ import { describe, hasMembers } from "../validation.ts";
 
 /**
  * Runs statements in one open transaction of the application. A `PoolClient` of pg, a `Transaction`
- * of PGlite, an `EntityManager` of TypeORM and a connection of mysql2 are executors as they are.
+ * of PGlite, an `EntityManager` of TypeORM and a connection of mysql2 or mariadb are executors as
+ * they are.
  */
 export interface SqlExecutor {
   /** Resolves to rows that are objects: `{ rows }`, an array of rows, or `[rows, fields]`. */

@@ -15,6 +15,9 @@ beforeAll(async () => {
     type: "module",
     packages: {
       ...ownVersions("pg", "mysql2"),
+      "@mikro-orm/core": "7.2.1",
+      "@mikro-orm/mysql": "7.2.1",
+      "@mikro-orm/postgresql": "7.2.1",
       "drizzle-orm": "~0.45.0",
       prisma: "~7.10.0",
       "@prisma/adapter-mariadb": "~7.10.0",
@@ -22,7 +25,9 @@ beforeAll(async () => {
       "@prisma/client": "~7.10.0",
       kysely: "~0.28.0",
       knex: "~3.3.0",
+      mariadb: "~3.5.0",
       postgres: "~3.4.0",
+      sequelize: "~6.37.0",
       typeorm: "~1.1.0",
       "reflect-metadata": "^0.2.2",
     },
@@ -50,8 +55,16 @@ const executors = Object.fromEntries(
 );
 
 test.for([
-  ["PostgreSQL", startPostgres, "Kysely, Knex, Drizzle, TypeORM, Prisma 7, postgres.js"],
-  ["MariaDB", startMariadb, "Kysely, Knex, Drizzle, TypeORM, Prisma 7"],
+  [
+    "PostgreSQL",
+    startPostgres,
+    "Kysely, Knex, Drizzle, TypeORM, Prisma 7, Sequelize, MikroORM, postgres.js",
+  ],
+  [
+    "MariaDB",
+    startMariadb,
+    "Kysely, Knex, Drizzle, TypeORM, Prisma 7, Sequelize, MikroORM, mariadb",
+  ],
 ] as const)(
   "query builders on %s are executors as the guide prints them",
   async ([name, start, all], { skip }) => {

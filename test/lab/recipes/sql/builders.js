@@ -2,6 +2,9 @@
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { createRequire } from "node:module";
+import { defineConfig, MikroORM } from "@mikro-orm/core";
+import { MySqlDriver } from "@mikro-orm/mysql";
+import { PostgreSqlDriver } from "@mikro-orm/postgresql";
 import { PrismaMariaDb } from "@prisma/adapter-mariadb";
 import { PrismaPg } from "@prisma/adapter-pg";
 import { drizzle as drizzleMysql } from "drizzle-orm/mysql2";
@@ -9,10 +12,12 @@ import { drizzle as drizzlePg } from "drizzle-orm/node-postgres";
 import { sql as drizzleSql } from "drizzle-orm/sql";
 import knex from "knex";
 import { CamelCasePlugin, CompiledQuery, Kysely, MysqlDialect, PostgresDialect } from "kysely";
+import mariadb from "mariadb";
 import mysqlCallbacks from "mysql2";
 import mysql from "mysql2/promise";
 import pg from "pg";
 import postgres from "postgres";
+import { Sequelize } from "sequelize";
 import { identify, isRetryable, SubmissionTable } from "submit-lock/sql";
 import { DataSource } from "typeorm";
 
@@ -86,6 +91,49 @@ const builders = {
       close: () => db.$disconnect(),
     };
   },
+  Sequelize() {
+    const sequelize = new Sequelize(url, { logging: false });
+    const of = (transaction) => executorOf("Sequelize", { sequelize, transaction });
+    return {
+      pool: of(undefined),
+      transaction: (work) => sequelize.transaction((transaction) => work(of(transaction))),
+      close: () => sequelize.close(),
+    };
+  },
+  async MikroORM() {
+    const driver = isPostgres ? PostgreSqlDriver : MySqlDriver;
+    const discovery = { warnWhenNoEntities: false };
+    const orm = await MikroORM.init(defineConfig({ driver, clientUrl: url, discovery }));
+    const of = (em) => executorOf("MikroORM", { em });
+    return {
+      pool: of(orm.em.fork()),
+      transaction: (work) => orm.em.fork().transactional((em) => work(of(em))),
+      close: () => orm.close(),
+    };
+  },
+  ...(!isPostgres && {
+    mariadb() {
+      const pool = mariadb.createPool(url.replace("mysql:", "mariadb:"));
+      return {
+        pool,
+        async transaction(work) {
+          const connection = await pool.getConnection();
+          await connection.beginTransaction();
+          try {
+            const value = await work(connection);
+            await connection.commit();
+            return value;
+          } catch (error) {
+            await connection.rollback();
+            throw error;
+          } finally {
+            await connection.release();
+          }
+        },
+        close: () => pool.end(),
+      };
+    },
+  }),
   ...(isPostgres && {
     "postgres.js"() {
       const db = postgres(url, { onnotice: () => {} });
