@@ -140,7 +140,7 @@ export class RequestLease {
    */
   end(outerWorkMs = 0): void {
     this.#isHeld = false;
-    const { exchange } = this;
+    const { exchange, lease, submission } = this;
     exchange.stop();
     const ofRequest = leases.get(exchange.request) ?? [];
     if (ofRequest.length === 1) leases.delete(exchange.request);
@@ -148,23 +148,14 @@ export class RequestLease {
     const answer = this.#capture?.answer();
     const hasSucceeded = answer !== undefined && answer.status >= 200 && answer.status < 400;
     const cooldownMs = hasSucceeded ? this.options.cooldownMs : 0;
-    const kept = this.#kept(answer);
-    const told = kept === undefined ? this.#told(answer) : undefined;
-    this.#endLease(kept, outerWorkMs, Math.max(cooldownMs, outerWorkMs), told);
-  }
-
-  #endLease(
-    kept: AnswerToStore | undefined,
-    outerWorkMs = 0,
-    cooldownMs = 0,
-    told?: AnswerToStore,
-  ): void {
-    const { exchange, lease } = this;
+    const kept = submission && this.#kept(submission, answer);
+    const told = submission && kept === undefined ? this.#told(answer) : undefined;
     try {
-      endLease(lease, kept, cooldownMs, exchange, told);
+      endLease(lease, kept, Math.max(cooldownMs, outerWorkMs), exchange, told);
     } catch {
       // The store has no cooldowns, or cannot keep this answer: end the lease without either.
-      setTimeout(() => endLease(lease, this.#otherwise, 0, exchange), outerWorkMs);
+      const otherwise = submission && this.#kept(submission, undefined);
+      setTimeout(() => endLease(lease, otherwise, 0, exchange), outerWorkMs);
     }
   }
 
@@ -180,46 +171,30 @@ export class RequestLease {
 
   /** Rule 15: a retry could run beside this work now, so what was answered is recorded, or `placed`. */
   #recordNow(): boolean {
-    if (!this.#isHeld) return false;
-    const kept = this.#kept(this.exchange.isAnswered ? this.#capture?.answer() : undefined);
-    if (kept !== undefined) this.#endLease(kept);
+    const { exchange, lease, submission } = this;
+    if (!this.#isHeld || submission === undefined) return false;
+    const answer = exchange.isAnswered ? this.#capture?.answer() : undefined;
+    const kept = this.#kept(submission, answer);
+    if (kept !== undefined) endLease(lease, kept, 0, exchange);
     return kept !== undefined;
   }
 
   /** Returns the record of this request. `undefined`: none, so a retry runs. */
-  #kept(answer: AnswerToStore | undefined): AnswerToStore | undefined {
-    if (answer === undefined || !this.#isKept(answer)) return this.#otherwise;
+  #kept(
+    submission: IdentifiedSubmission,
+    answer: AnswerToStore | undefined,
+  ): AnswerToStore | undefined {
+    const mayStore = IdentifiedSubmission.isStored(submission);
     // An answer must not be repeated without its headers: if they are too long, record only `done`.
-    return hasLongHeaders(answer) ? done : answer;
-  }
-
-  /** The record where no answer can be kept. `undefined`: a retry may run. */
-  get #otherwise(): AnswerToStore | undefined {
-    return this.#isDone() ? done : undefined;
-  }
-
-  #isDone(): boolean {
-    const { submission } = this;
-    if (submission === undefined) return false;
-    if (IdentifiedSubmission.isPlaced(submission)) return true;
-    return this.#capture?.isDone === true && IdentifiedSubmission.isStored(submission);
-  }
-
-  /** Rule 25: the answer for repeats that wait for it now, the handler's or the error handler's. */
-  #told(answer: AnswerToStore | undefined): AnswerToStore | undefined {
-    const { options, submission } = this;
-    if (submission === undefined || !options.idempotency?.waitMs) return undefined;
-    const told = answer?.body === undefined ? this.#capture?.othersAnswer?.() : answer;
-    const isWhole = told?.body !== undefined && told.status >= 200 && !hasLongHeaders(told);
-    return isWhole ? told : undefined;
+    if (answer && mayStore && this.#isKept(answer)) return hasLongHeaders(answer) ? done : answer;
+    if (IdentifiedSubmission.isPlaced(submission)) return done;
+    return mayStore && this.#capture?.isDone === true ? done : undefined;
   }
 
   #isKept(answer: AnswerToStore): boolean {
-    const { options, submission } = this;
-    if (options.idempotency === undefined || submission === undefined) return false;
-    if (!IdentifiedSubmission.isStored(submission)) return false;
+    const { idempotency } = this.options;
     try {
-      return isStored(options.idempotency.store, answer);
+      return idempotency !== undefined && isStored(idempotency.store, answer);
     } catch (error) {
       // The response is over, so only a warning is possible.
       warnOnce(
@@ -228,6 +203,14 @@ export class RequestLease {
       );
       return false;
     }
+  }
+
+  /** Rule 25: the answer for repeats that wait for it now, the handler's or the error handler's. */
+  #told(answer: AnswerToStore | undefined): AnswerToStore | undefined {
+    if (!this.options.idempotency?.waitMs) return undefined;
+    const told = answer?.body === undefined ? this.#capture?.othersAnswer?.() : answer;
+    const isWhole = told?.body !== undefined && told.status >= 200 && !hasLongHeaders(told);
+    return isWhole ? told : undefined;
   }
 }
 

@@ -57,8 +57,8 @@ export const flaws: readonly Flaw[] = [
     net: "same-answer",
     family: "express",
     name: "placed() is not recorded without an answer",
-    in: "#isDone",
-    find: "if (IdentifiedSubmission.isPlaced(submission)) return true;",
+    in: "#kept",
+    find: "if (IdentifiedSubmission.isPlaced(submission)) return done;",
     replace: "",
   },
   {
