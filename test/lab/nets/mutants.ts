@@ -63,6 +63,14 @@ export const flaws: readonly Flaw[] = [
   },
   {
     net: "same-answer",
+    family: "express",
+    name: "an answer behind which the handler goes on is lost with the lease",
+    in: "#recordNow",
+    find: "if (kept !== undefined) endLease(lease, kept, 0, exchange);",
+    replace: "",
+  },
+  {
+    net: "same-answer",
     family: "koa",
     name: "a time-out around the guard is the handler's own answer",
     in: "settled",

@@ -30,6 +30,8 @@ export interface WhoProgram {
   /** Fastify: whether it returns its payload, or sends it. */
   readonly returns: boolean;
   readonly pause: boolean;
+  /** Whether the handler goes on behind its answer, and has not returned when the retry comes. */
+  readonly lingers: boolean;
 }
 
 export function whoProgramsOf({ family, name }: Framework): fc.Arbitrary<WhoProgram> {
@@ -44,9 +46,15 @@ export function whoProgramsOf({ family, name }: Framework): fc.Arbitrary<WhoProg
         status: fc.constantFrom(200, 201, 202, 303),
         returns: fc.boolean(),
         pause: fc.boolean(),
+        lingers: fc.boolean(),
       })
       // Elsewhere the framework itself answers as soon as the promise has resolved.
       .filter(({ who }) => who !== "a callback" || family === "express")
+      .map((program) => {
+        const { returns, who } = program;
+        const mayLinger = family === "express" || (family === "fastify" && !returns);
+        return { ...program, lingers: program.lingers && mayLinger && who === "the handler" };
+      })
   );
 }
 
@@ -153,12 +161,17 @@ function retryOf({ ends, family, placed, who }: WhoProgram): "runs" | "never" | 
 
 export async function whoFails(program: WhoProgram, frameworks: readonly Framework[]) {
   const id = freshUser();
-  const lock = new SubmitLock({ store: new MemoryStore(), ttlMs: 60_000 });
+  const ttlMs = program.lingers ? 100 : 60_000;
+  const lock = new SubmitLock({ store: new MemoryStore(), ttlMs, maxHoldMs: ttlMs });
   const { listener } = frameworks.find(({ name }) => name === program.framework) as Framework;
   let runs = 0;
   let settled: () => void = () => {};
   const hasSettled = new Promise<void>((resolve) => {
     settled = resolve;
+  });
+  let end: () => void = () => {};
+  const isOver = new Promise<void>((resolve) => {
+    end = resolve;
   });
   const isOfView = program.who === "a view";
   const isInside = isOfView && program.family === "koa";
@@ -168,9 +181,16 @@ export async function whoFails(program: WhoProgram, frameworks: readonly Framewo
     guard: { idempotency: {} },
     outside: isInside ? [] : layers,
     inside: isInside ? layers : [],
-    handler: (turn) => {
+    handler: async (turn) => {
       if (++runs > 1) return turn.answer(200, { run: runs });
-      return perform(turn, program).finally(() => setImmediate(settled));
+      try {
+        const result = await perform(turn, program);
+        if (!program.lingers) return result;
+        await until(() => turn.lease?.remainingMs() === 0, { what: "the loss of the lease" });
+      } finally {
+        setImmediate(settled);
+      }
+      return await isOver;
     },
   });
   const { close, port } = serve(id, app);
@@ -202,13 +222,17 @@ export async function whoFails(program: WhoProgram, frameworks: readonly Framewo
     const expected = retryOf(program);
     if (ran > 0 && expected === "never") return `a retry ran (${first.status}, ${retry.status})`;
     if (ran === 0 && expected === "runs") return `no retry ran (${retry.status})`;
-    const isReplay = retry.headers.has("idempotent-replayed") && retry.status < 400;
+    // A repeat that waited for the run of a callback is told its answer, also a refusal (rule 25).
+    const mayBeRefusal = expected === "any";
+    const isReplay =
+      retry.headers.has("idempotent-replayed") && (retry.status < 400 || mayBeRefusal);
     const isTold = /idempotency_(answer_unavailable|in_flight)/.test(textOf(retry));
     if (ran === 0 && !isReplay && !isTold) return `the retry got ${retry.line}: ${textOf(retry)}`;
     return isReplay && retry.body.length === 0 && program.status !== 303
       ? "a 2xx with less than the first"
       : undefined;
   } finally {
+    end();
     close();
     await lock.close({ timeoutMs: 0 });
   }
