@@ -1,4 +1,4 @@
-import { isSubmitLockError, type LockLostError } from "../errors.ts";
+import { isSubmitLockError, type LockLostError, type LostReason } from "../errors.ts";
 import { type RefusalMessage, refusalChannel } from "../lock/channels.ts";
 import { type Lease, UserLease } from "../lock/lease.ts";
 import type { AnswerToStore } from "../lock/record.ts";
@@ -45,7 +45,7 @@ export class RequestLease {
     this.submission = submission;
     if (submission !== undefined) {
       IdentifiedSubmission.acquired(submission, lease);
-      UserLease.onLost(lease, () => this.#lost());
+      UserLease.onLost(lease, (reason) => this.#lost(reason));
     }
     exchange.watcher = this;
     const others = leases.get(exchange.request);
@@ -119,14 +119,14 @@ export class RequestLease {
   responseChanged(): void {
     if (!this.#isHeld || this.#isUnseen) return;
     const { exchange } = this;
-    if (this.#running > 0) {
-      if (!exchange.isAnswered) return;
-      this.#capture?.responseEnded?.();
-      if (this.submission !== undefined && this.lease.remainingMs() === 0) this.#recordNow();
+    const isWorking = this.#running > 0;
+    if (!isWorking && (exchange.isAnswered || (this.#isFinished && !exchange.mayStillChange))) {
+      this.end();
       return;
     }
-    if (exchange.isAnswered || (this.#isFinished && !exchange.mayStillChange)) {
-      this.end();
+    if (this.submission !== undefined && this.lease.remainingMs() === 0) this.#recordNow();
+    if (isWorking) {
+      if (exchange.isAnswered) this.#capture?.responseEnded?.();
     } else if (exchange.clientLeft && !this.#isFinished) {
       const onAbandoned = this.#onAbandoned;
       this.#onAbandoned = undefined;
@@ -159,22 +159,20 @@ export class RequestLease {
     }
   }
 
-  /** The lease was lost before the work has returned, which may never be. */
-  #lost(): void {
-    const { lease } = this;
-    if (!this.#recordNow() || (lease.signal.reason as LockLostError).reason !== "max-hold") return;
+  /** The lease was lost before this request was over. */
+  #lost(reason: LostReason): void {
+    if (!this.#recordNow() || reason !== "max-hold") return;
     warnOnce(
       "SUBMIT_LOCK_OUTLIVED",
-      "a handler had not returned at maxHoldMs, although its order was answered or placed. Its user's other orders were refused until then. Give whatever it awaits behind the answer a short time limit, or leave it to a job",
+      "an order was answered or placed, and was not over at maxHoldMs: its handler went on, or middleware held its answer back. Its user's other orders were refused until then. Give what is awaited there a short time limit, or leave it to a job",
     );
   }
 
-  /** Rule 15: a retry could run beside this work now, so what was answered is recorded, or `placed`. */
+  /** Rule 15: a retry could run from now on, so what was answered, even in part, is recorded. */
   #recordNow(): boolean {
     const { exchange, lease, submission } = this;
     if (!this.#isHeld || submission === undefined) return false;
-    const answer = exchange.isAnswered ? this.#capture?.answer() : undefined;
-    const kept = this.#kept(submission, answer);
+    const kept = this.#kept(submission, this.#capture?.answer());
     if (kept !== undefined) endLease(lease, kept, 0, exchange);
     return kept !== undefined;
   }

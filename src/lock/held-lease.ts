@@ -105,7 +105,7 @@ export class HeldLease extends Timer {
   #signalContext: AsyncResource | undefined;
   #hasOutlived = false;
   /** Called once, when the lease is lost: it may call `release` or `complete`. */
-  onLost: (() => void) | undefined;
+  onLost: ((reason: LostReason) => void) | undefined;
   /** Rule 19: the one retire of a lost lease, begun by the lease itself or by `release`. */
   #retired: Promise<Parameters<OnReleased>> | undefined;
 
@@ -236,7 +236,7 @@ export class HeldLease extends Timer {
     if (reason === "freed" || reason === "overtaken") this.#retire();
     if (reason !== "closed") this.#setTimer(this.validity.endsAt);
     // These two last: both may call `release` or `complete`.
-    this.onLost?.();
+    this.onLost?.(reason);
     this.#signalContext?.runInAsyncScope(() => this.#aborter?.abort(lost));
     // Leave the trace now: at the end of the lease's time the connection may be closed.
     if (reason === "closed" && !this.#isReleased) this.#outlives(reason);

@@ -3,6 +3,7 @@ import {
   LockClosedError,
   type LockMisconfiguredError,
   type LockUnavailableError,
+  type LostReason,
 } from "../errors.ts";
 import { performance } from "../time.ts";
 import { checkMs, checkOptionNames, longestCooldownMs } from "../validation.ts";
@@ -218,8 +219,10 @@ export class UserLease implements Lease {
   }
 
   /** Used by a guard, for which a signal would cost too much. @param listener called at the loss. */
-  static onLost(lease: Lease, listener: () => void): void {
+  static onLost(lease: Lease, listener: (reason: LostReason) => void): void {
     if (#held in lease) lease.#held.onLost = listener;
+    // A lease of another copy of the package.
+    else lease.signal.addEventListener("abort", () => listener(lease.signal.reason.reason));
   }
 
   /** Used by `once`. @param json the value, if it is kept. */
