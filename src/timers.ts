@@ -135,8 +135,8 @@ export class TimerWheel<Kind extends Timer = Timer> {
         }
       }
     } finally {
-      // Runs also if an `onDue` has thrown: the rest of its slot fires at the next timeout. No
-      // timeout waits for an empty slot, and most slots are empty long before their time.
+      // Runs also if an `onDue` has thrown: the rest of its slot fires at the next timeout. Slots
+      // that are empty, as most are long before their time, are removed: no timeout waits for them.
       let next = Number.POSITIVE_INFINITY;
       for (const [number, slot] of this.#slots) {
         if (Timer.next(slot) === slot) this.#slots.delete(number);

@@ -176,8 +176,8 @@ export class Arguments {
     if (positionals.length === 0) return;
     const ids = takesId ? "one user id and one submission" : "one user id";
     const most = this.takesUser ? ids : "options only";
-    const text = `${name} takes ${most}, got ${describe(positionals[0])} as well`;
-    throw new CliError(`${text}. A user id with spaces needs quotes`);
+    const text = `${name} takes ${most}, and got ${describe(positionals[0])} as well`;
+    throw new CliError(`${text}. Put a value that has spaces in quotes`);
   }
 
   has(option: string): boolean {

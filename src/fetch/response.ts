@@ -101,7 +101,7 @@ export async function untilOver(
       try {
         const part = await (next ?? reader.read());
         next = undefined;
-        // A cancelled stream looks like one that has ended: do not pass it off as complete.
+        // A cancelled source looks like one that has ended: fail, so that no part counts as the whole.
         if (cancelled !== undefined) controller.error(new Error("the client has left"));
         else if (part.done) {
           controller.close();

@@ -171,7 +171,7 @@ async function decide<Source, Args extends unknown[]>(
       if (isSubmitLockError(cause) && cause.code === "SUBMIT_LOCK_MISCONFIGURED") {
         return fail(options, exchange, cause, key, submission);
       }
-      // "proceed" never runs a repeat: its first run may have placed the order.
+      // "proceed" runs no repeat that this process knows: its first run may have placed the order.
       if (options.onUnavailable === "proceed" && isRepeat !== true) {
         return isTooLate(exchange) ? gone : { kind: "unlocked", submission };
       }

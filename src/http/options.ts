@@ -62,8 +62,9 @@ export interface GuardOptions<Source, Args extends unknown[], Result = unknown> 
   /** Answers instead of every 409; the reason is in {@link Contended}. @defaultValue 409 */
   readonly onContended?: AnswerFunction<Args, Contended, Result> | undefined;
   /**
-   * Without Redis: "reject" answers 503, "proceed" runs without a lock; but a repeat gets 503, and
-   * a `LockMisconfiguredError` goes to the error handler. @defaultValue "reject"
+   * Without Redis: "reject" answers 503, "proceed" runs without a lock. But a repeat of an order
+   * that holds a lock in this process, or whose answer is not recorded yet, gets 503, and a
+   * `LockMisconfiguredError` goes to the error handler. @defaultValue "reject"
    */
   readonly onUnavailable?:
     | "reject"

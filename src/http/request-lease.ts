@@ -1,4 +1,4 @@
-import { isSubmitLockError, type LockLostError, type LostReason } from "../errors.ts";
+import { isSubmitLockError, type LockLostError } from "../errors.ts";
 import { type RefusalMessage, refusalChannel } from "../lock/channels.ts";
 import { type Lease, UserLease } from "../lock/lease.ts";
 import type { AnswerToStore } from "../lock/record.ts";
@@ -45,7 +45,7 @@ export class RequestLease {
     this.submission = submission;
     if (submission !== undefined) {
       IdentifiedSubmission.acquired(submission, lease);
-      UserLease.onLost(lease, (reason) => this.#lost(reason));
+      UserLease.onLost(lease, () => this.#recordNow());
     }
     exchange.watcher = this;
     const others = leases.get(exchange.request);
@@ -159,22 +159,12 @@ export class RequestLease {
     }
   }
 
-  /** The lease was lost before this request was over. */
-  #lost(reason: LostReason): void {
-    if (!this.#recordNow() || reason !== "max-hold") return;
-    warnOnce(
-      "SUBMIT_LOCK_OUTLIVED",
-      "an order was answered or placed, and was not over at maxHoldMs: its handler went on, or middleware held its answer back. Its user's other orders were refused until then. Give what is awaited there a short time limit, or leave it to a job",
-    );
-  }
-
   /** Rule 15: a retry could run from now on, so what was answered, even in part, is recorded. */
-  #recordNow(): boolean {
-    const { exchange, lease, submission } = this;
-    if (!this.#isHeld || submission === undefined) return false;
+  #recordNow(): void {
+    const { lease, submission } = this;
+    if (!this.#isHeld || submission === undefined) return;
     const kept = this.#kept(submission, this.#capture?.answer());
-    if (kept !== undefined) endLease(lease, kept, 0, exchange);
-    return kept !== undefined;
+    if (kept !== undefined) void lease.complete(kept);
   }
 
   /** Returns the record of this request. `undefined`: none, so a retry runs. */

@@ -113,7 +113,7 @@ export interface ReplayMessage extends OfKey {
   readonly submission: string | undefined;
   /** How long ago the submission was completed, in milliseconds. */
   readonly ageMs: number;
-  /** The answer was not kept: this client was waiting for it while the first request ran. */
+  /** The repeated answer is not kept: only clients that waited for the first request get it. */
   readonly isTold: boolean;
   /** The id's origin: the `Idempotency-Key` header, or the option `submissionId` (`derived`). */
   readonly source: "key" | "derived";

@@ -105,7 +105,7 @@ export class HeldLease extends Timer {
   #signalContext: AsyncResource | undefined;
   #hasOutlived = false;
   /** Called once, when the lease is lost: it may call `release` or `complete`. */
-  onLost: ((reason: LostReason) => void) | undefined;
+  onLost: (() => void) | undefined;
   /** Rule 19: the one retire of a lost lease, begun by the lease itself or by `release`. */
   #retired: Promise<Parameters<OnReleased>> | undefined;
 
@@ -173,7 +173,7 @@ export class HeldLease extends Timer {
     this.#unwatch();
     this.#isReleased = true;
     if (this.#lost !== undefined) {
-      this.#orderEnds();
+      this.orderEnds();
       this.#retire(onReleased);
       return;
     }
@@ -204,18 +204,16 @@ export class HeldLease extends Timer {
       isLost || now >= this.validity.validUntil ? 0 : cooldownMs,
       now - this.validity.startedAt,
       (outcome, cause) => {
-        this.#unwatch();
+        if (!isLost) this.#unwatch();
         onCompleted(outcome, cause);
       },
     );
-    // Rule 15: a record does not need the lock: the answer of a lost lease is recorded, too.
-    if (isLost) {
-      this.#unwatch();
-      this.#orderEnds();
-    } else this.runtime.active.done();
+    if (isLost) this.orderEnds();
+    else this.runtime.active.done();
     this.#isReleased = true;
     // Rule 17: the watchdog keeps the lock until the complete is answered, `patienceMs` at most.
     this.#extendUntil = now + patienceMs(this.command.times);
+    // Rule 15: this also records the answer of a lost lease: a record does not need the lock.
     completing.begin();
   }
 
@@ -234,9 +232,10 @@ export class HeldLease extends Timer {
     // Rule 19: a lost lease retires itself. Where the key may still hold the owner id, the retire
     // waits until the lease ends, so that the holder can stop; after `close` the key expires.
     if (reason === "freed" || reason === "overtaken") this.#retire();
+    // Before the timer: the work of an order that is recorded at the loss may go on.
+    this.onLost?.();
     if (reason !== "closed") this.#setTimer(this.validity.endsAt);
-    // These two last: both may call `release` or `complete`.
-    this.onLost?.(reason);
+    // Abort last: listeners of the signal may call `release` or `complete`.
     this.#signalContext?.runInAsyncScope(() => this.#aborter?.abort(lost));
     // Leave the trace now: at the end of the lease's time the connection may be closed.
     if (reason === "closed" && !this.#isReleased) this.#outlives(reason);
@@ -281,7 +280,8 @@ export class HeldLease extends Timer {
 
   override onDue(): void {
     if (this.#lost !== undefined) {
-      this.#retire();
+      // A complete deletes the key itself, once the record is written.
+      if (!this.#isReleased) this.#retire();
       this.#outlives(this.#lost.reason);
       return;
     }
@@ -293,7 +293,10 @@ export class HeldLease extends Timer {
     else this.#setTimer();
   }
 
-  #orderEnds(): void {
+  /** Called when the work under a lost lease has ended, after its complete or release. */
+  orderEnds(): void {
+    if (this.#lost === undefined) return;
+    this.#unwatch();
     if (this.#hasOutlived) orderEnds(this.runtime, this.command);
     this.#hasOutlived = false;
   }

@@ -3,7 +3,6 @@ import {
   LockClosedError,
   type LockMisconfiguredError,
   type LockUnavailableError,
-  type LostReason,
 } from "../errors.ts";
 import { performance } from "../time.ts";
 import { checkMs, checkOptionNames, longestCooldownMs } from "../validation.ts";
@@ -175,7 +174,10 @@ export class UserLease implements Lease {
     if (this.#isPlaced) void this.#complete({ status: 100 }, cooldownMs);
     // Rule 17: the first call of complete or release decides.
     this.#released ??= this.#completed?.then(asReleased);
-    if (this.#released !== undefined) return this.#released;
+    if (this.#released !== undefined) {
+      this.#held.orderEnds();
+      return this.#released;
+    }
     let settle!: (outcome: ReleaseOutcome) => void;
     // The promise is set before the release begins, because a store may answer at once.
     this.#released = new Promise((resolve) => {
@@ -219,10 +221,10 @@ export class UserLease implements Lease {
   }
 
   /** Used by a guard, for which a signal would cost too much. @param listener called at the loss. */
-  static onLost(lease: Lease, listener: (reason: LostReason) => void): void {
+  static onLost(lease: Lease, listener: () => void): void {
     if (#held in lease) lease.#held.onLost = listener;
     // A lease of another copy of the package.
-    else lease.signal.addEventListener("abort", () => listener(lease.signal.reason.reason));
+    else lease.signal.addEventListener("abort", listener);
   }
 
   /** Used by `once`. @param json the value, if it is kept. */
@@ -233,7 +235,10 @@ export class UserLease implements Lease {
 
   #complete(content: RecordContent, cooldownMs: number): Promise<CompleteOutcome> {
     this.#completed ??= this.#released?.then(() => "unconfirmed");
-    if (this.#completed !== undefined) return this.#completed;
+    if (this.#completed !== undefined) {
+      this.#held.orderEnds();
+      return this.#completed;
+    }
     let settle!: (outcome: CompleteOutcome) => void;
     const completed = new Promise<CompleteOutcome>((resolve) => {
       settle = resolve;

@@ -49,7 +49,7 @@ export abstract class UntilAnswered<
 > extends Timer {
   readonly startedAt: number = performance.now();
   protected readonly runtime: LockRuntime;
-  protected readonly command: CallerCommand;
+  readonly command: CallerCommand;
   /** An earlier try got no answer or `unknown`: it may have taken effect. */
   protected isAmbiguous = false;
   protected lastFailure: NoAnswer | undefined;

@@ -3,7 +3,6 @@ import { performance } from "../time.ts";
 import { within } from "../timers.ts";
 import { Acquiring, type OnEnd } from "./acquire.ts";
 import { acquireChannel } from "./channels.ts";
-import type { HeldLease } from "./held-lease.ts";
 import { closedAttempt, type SubmissionAttempt } from "./lease.ts";
 import { completedOf, type StoredAnswer } from "./record.ts";
 import { type CallerCommand, type LockRuntime, publish, write } from "./runtime.ts";
@@ -217,13 +216,13 @@ function publishShared(
 
 /** Whether this process knows of a run of the submission that may not be over. */
 function mayRun(
-  { watchdogs, watches }: LockRuntime,
+  { completeTimers, watchdogs, watches }: LockRuntime,
   { key, submission }: CallerCommand,
   identity: string,
 ): boolean {
-  const isRun = ({ command }: HeldLease) =>
+  const isRun = ({ command }: { readonly command: CallerCommand }) =>
     command.key === key && command.submission?.id === submission?.id;
-  return watches.has(identity) || watchdogs.armed().some(isRun);
+  return [...watchdogs.armed(), ...completeTimers.armed()].some(isRun) || watches.has(identity);
 }
 
 /** How an attempt for a submission ended, or the run of the same submission that was in flight. */
@@ -262,9 +261,9 @@ export async function acquireOrWait(
   const shared = attempts.get(identity);
   const from = performance.now();
   let [attempt, run] = await (shared ?? attempting(runtime, command, identity));
-  if (attempt.outcome === "unavailable" && mayRun(runtime, command, identity)) {
-    return { ...attempt, isRepeat: true };
-  }
+  // The caller whose attempt was shared may run the submission without a lock.
+  const isRepeat = () => shared !== undefined || mayRun(runtime, command, identity);
+  if (attempt.outcome === "unavailable" && isRepeat()) return { ...attempt, isRepeat: true };
   if (attempt.outcome === "acquired" && shared !== undefined) {
     // The caller whose attempt it was runs the submission: wait for that run.
     const { lease } = attempt;

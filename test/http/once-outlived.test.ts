@@ -6,7 +6,8 @@ import { command } from "../support/command.ts";
 import { freshUser } from "../support/ids.ts";
 import { sharedRedisPort } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
-import { type Framework, newestOnBoth, writesByHand } from "./frameworks.ts";
+import { type Framework, newest, newestOnBoth, writesByHand } from "./frameworks.ts";
+import { gate } from "./gate.ts";
 import type { Reply } from "./http-client.ts";
 import { anotherCopy, sessionLayer } from "./layers.ts";
 import { codeOf, type OnceShop, openOnce, orderKey } from "./once-shop.ts";
@@ -196,6 +197,26 @@ describe.each(newestOnBoth.filter(writesByHand))("$name", (framework: Framework)
     await once.shop.lock.close({ timeoutMs: 0 });
     await until(async () => (await once.records()).length === 1, { what: "the record" });
   });
+});
+
+test("rule 19: it leaves a trace until its handler returns", async () => {
+  const { opened, open } = gate();
+  const once = await openOnce({
+    framework: newest[0] as Framework,
+    times,
+    handler: async (turn) => {
+      answerNow(turn);
+      await opened;
+    },
+  });
+  expect((await once.submit({ key: orderKey })).status).toBe(201);
+  const { lock, user } = once.shop;
+  const seen = async () => (await lock.inspect(user)).outlived;
+  const [trace] = await until(seen, { what: "the trace", boundMs: 20_000 });
+  expect(trace?.reason).toBe("max-hold");
+  expect(await once.records()).toHaveLength(1);
+  open();
+  await until(async () => (await seen()) === undefined, { what: "its end" });
 });
 
 test("P9: so it is with a lock of another copy of the package", async () => {

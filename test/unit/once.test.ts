@@ -2,6 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, describe, expect, test } from "vitest";
 import {
   type AcquireRequest,
+  type CompleteRequest,
   type LockStore,
   MemoryStore,
   type Submission,
@@ -77,6 +78,10 @@ describe("two clicks at once, on a store that answers late", () => {
     override acquire(request: AcquireRequest): void {
       if (!this.isSilent) setTimeout(() => super.acquire(request), this.#ms);
     }
+
+    override complete(request: CompleteRequest): void {
+      if (!this.isSilent) super.complete(request);
+    }
   }
 
   const open = (ms: number, acquireTimeoutMs: number) => {
@@ -110,6 +115,29 @@ describe("two clicks at once, on a store that answers late", () => {
     expect(await lock.acquireOrWait(user, asked, 0)).toMatchObject(isRepeat);
     const other = { identity: { id: "y".repeat(22), fingerprint: undefined } };
     expect(await lock.acquireOrWait(user, other, 0)).not.toHaveProperty("isRepeat");
+  });
+
+  test("are one run and a repeat in an outage, too", async () => {
+    const [{ lock, store }, user] = [open(0, 100), freshUser()];
+    const asked = { identity: { id: "x".repeat(22), fingerprint: undefined } };
+    store.isSilent = true;
+    const clicks = [1, 2, 3].map(() => lock.acquireOrWait(user, asked, 0));
+    const seen = (await Promise.all(clicks)).map((attempt) => "isRepeat" in attempt);
+    expect(seen).toEqual([false, true, true]);
+  });
+
+  test("the answer of a run is known in an outage until it is recorded", async () => {
+    const store = new LateStore(0);
+    const times = { ttlMs: 400, acquireTimeoutMs: 100, commandTimeoutMs: 50 };
+    const [lock, user] = [openLock({ store, ...times }), freshUser()];
+    const asked = { identity: { id: "x".repeat(22), fingerprint: undefined } };
+    const attempt = await lock.acquireOrWait(user, asked, 0);
+    store.isSilent = true;
+    // Behind this, the lease is extended no more.
+    if (attempt.outcome === "acquired") await attempt.lease.complete({ status: 201 });
+    await sleep(200);
+    const isRepeat = { outcome: "unavailable", isRepeat: true };
+    expect(await lock.acquireOrWait(user, asked, 0)).toMatchObject(isRepeat);
   });
 
   test("wait on where a look's connection is lost long after other looks were answered", async () => {

@@ -123,7 +123,7 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
         this.#command.add(request, keys, args, this.#connections.recordKey);
       }
     } catch {
-      // The application may have changed a member of its client.
+      // `recordKey` reads the client's `keyPrefix`, which throws if the application has changed it.
       answerAll(requests, { kind: "unsent", reason: "the Redis client threw an error" });
       return;
     }
