@@ -261,9 +261,9 @@ export async function acquireOrWait(
   const shared = attempts.get(identity);
   const from = performance.now();
   let [attempt, run] = await (shared ?? attempting(runtime, command, identity));
-  // The caller whose attempt was shared may run the submission without a lock.
-  const isRepeat = () => shared !== undefined || mayRun(runtime, command, identity);
-  if (attempt.outcome === "unavailable" && isRepeat()) return { ...attempt, isRepeat: true };
+  if (attempt.outcome === "unavailable" && mayRun(runtime, command, identity)) {
+    return { ...attempt, isRepeat: true };
+  }
   if (attempt.outcome === "acquired" && shared !== undefined) {
     // The caller whose attempt it was runs the submission: wait for that run.
     const { lease } = attempt;

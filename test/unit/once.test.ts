@@ -117,15 +117,6 @@ describe("two clicks at once, on a store that answers late", () => {
     expect(await lock.acquireOrWait(user, other, 0)).not.toHaveProperty("isRepeat");
   });
 
-  test("are one run and a repeat in an outage, too", async () => {
-    const [{ lock, store }, user] = [open(0, 100), freshUser()];
-    const asked = { identity: { id: "x".repeat(22), fingerprint: undefined } };
-    store.isSilent = true;
-    const clicks = [1, 2, 3].map(() => lock.acquireOrWait(user, asked, 0));
-    const seen = (await Promise.all(clicks)).map((attempt) => "isRepeat" in attempt);
-    expect(seen).toEqual([false, true, true]);
-  });
-
   test("the answer of a run is known in an outage until it is recorded", async () => {
     const store = new LateStore(0);
     const times = { ttlMs: 400, acquireTimeoutMs: 100, commandTimeoutMs: 50 };
