@@ -222,7 +222,8 @@ function mayRun(
 ): boolean {
   const isRun = ({ command }: { readonly command: CallerCommand }) =>
     command.key === key && command.submission?.id === submission?.id;
-  return [...watchdogs.armed(), ...completeTimers.armed()].some(isRun) || watches.has(identity);
+  if (watches.has(identity)) return true;
+  return watchdogs.armed().some(isRun) || completeTimers.armed().some(isRun);
 }
 
 /** How an attempt for a submission ended, or the run of the same submission that was in flight. */

@@ -1,6 +1,7 @@
+import { createServer } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
 import express from "express";
-import { describe, expect, test } from "vitest";
+import { describe, expect, onTestFinished, test } from "vitest";
 import { submitGuard } from "../../src/express/index.ts";
 import { command } from "../support/command.ts";
 import { freshUser } from "../support/ids.ts";
@@ -8,9 +9,9 @@ import { sharedRedisPort } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
 import { type Framework, newest, newestOnBoth, writesByHand } from "./frameworks.ts";
 import { gate } from "./gate.ts";
-import type { Reply } from "./http-client.ts";
+import { listen, openClient, type Reply } from "./http-client.ts";
 import { anotherCopy, sessionLayer } from "./layers.ts";
-import { codeOf, type OnceShop, openOnce, orderKey } from "./once-shop.ts";
+import { codeOf, openOnce, orderKey } from "./once-shop.ts";
 import { sharedRedis } from "./shop.ts";
 import type { Turn } from "./turn.ts";
 
@@ -128,10 +129,10 @@ const ways: Readonly<Record<string, Way>> = {
 };
 
 /** Clicks again until the order is neither in flight nor the lock another's. */
-async function retried({ submit }: OnceShop, user: string): Promise<Reply> {
+async function retried(submit: () => Promise<Reply>): Promise<Reply> {
   let retry: Reply | undefined;
   const isOver = async () => {
-    retry = await submit({ key: orderKey, user });
+    retry = await submit();
     const isRefused = retry.status === 409 && codeOf(retry) !== "idempotency_answer_unavailable";
     return !isRefused && retry.status !== 503;
   };
@@ -162,7 +163,11 @@ describe.each(newestOnBoth.filter(writesByHand))("$name", (framework: Framework)
         await until(() => runs.has(user), { what: "the order to start" });
         call.abort();
       }
-      const { body, headers, status: got } = await retried(once, user);
+      const {
+        body,
+        headers,
+        status: got,
+      } = await retried(() => once.submit({ key: orderKey, user }));
       const isFirst = body === JSON.stringify({ of: user }) && headers["idempotent-replayed"];
       const retry = isFirst ? "the first answer" : got === 409 ? "no answer" : "an order";
       return [name, retry, runs.get(user)];
@@ -233,27 +238,15 @@ test("P9: so it is with a lock of another copy of the package", async () => {
       await forever();
     }),
   );
-  const server = app.listen(0, "127.0.0.1");
-  try {
-    await new Promise((listening) => server.once("listening", listening));
-    const { port } = server.address() as { port: number };
-    const headers = { "idempotency-key": orderKey };
-    const submit = () => fetch(`http://127.0.0.1:${port}/orders`, { method: "POST", headers });
-    expect((await submit()).status).toBe(201);
-    let retry: Response | undefined;
-    const isOver = async () => {
-      retry = await submit();
-      return retry.status !== 409 && retry.status !== 503;
-    };
-    await until(isOver, { what: "an answer", boundMs: 30_000 });
-    expect([retry?.status, retry?.headers.get("idempotent-replayed"), runs]).toEqual([
-      201,
-      "true",
-      1,
-    ]);
-  } finally {
-    server.closeAllConnections();
+  const server = createServer(app);
+  const client = openClient(1, await listen(server));
+  onTestFinished(async () => {
+    client.close();
     server.close();
     await lock.close({ timeoutMs: 0 });
-  }
+  });
+  const submit = () => client.call({ headers: { "idempotency-key": orderKey } }).reply;
+  expect((await submit()).status).toBe(201);
+  const { headers, status } = await retried(submit);
+  expect([status, headers["idempotent-replayed"], runs]).toEqual([201, "true", 1]);
 });

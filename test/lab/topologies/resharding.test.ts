@@ -9,7 +9,7 @@ test("P1, P6 and P9: while slots move, no lock is held twice, no user is strande
   const seed = Number(process.env["RESHARDING_SEED"] ?? Math.floor(Math.random() * 2 ** 31));
   const binary = inject("redisServerBinary");
   // Longer than the defaults: other tests take the processor at the same time.
-  const times = { ttlMs: 20_000, commandTimeoutMs: 1_000, acquireTimeoutMs: 5_000 };
+  const times = { ttlMs: 20_000, commandTimeoutMs: 2_000, acquireTimeoutMs: 5_000 };
   const load = { durationMs: 20_000, callers: 60, clients: bothLibraries, slots, failOvers: false };
   const options = { ...times, ...load, seed };
   const { counts, findings, lone, moves } = await Resharding.play(binary, options);
@@ -23,7 +23,7 @@ test("P1, P6 and P9: while slots move, no lock is held twice, no user is strande
   expect(counts.completed, of).toBeGreaterThan(100);
   expect(lone.moving.acquired, of).toBeGreaterThan(30);
   // A lock is late when a request was dropped, and sent again after "commandTimeoutMs"; on a busy
-  // machine also where no slot moves. Where each is dropped, 0.38 of them are late.
+  // machine also where no slot moves.
   const share = ({ acquired, late }: { acquired: number; late: number }) => late / acquired;
-  expect(share(lone.moving), of).toBeLessThan(0.25 + 2 * share(lone.still));
+  expect(share(lone.moving), of).toBeLessThan(0.1 + 2 * share(lone.still));
 }, 120_000);
