@@ -73,12 +73,12 @@ test("of 1,000 sealed orders, no byte of an answer is on the disk, in SLOWLOG or
   const seen = await placed({ keys: [old] });
   expect(seen).toContain(`{${scope}}:`);
   for (const trace of traces) expect(seen.includes(trace), trace).toBe(false);
-}, 120_000);
+});
 
 test("the same search finds each of them without a seal", async () => {
   const seen = await placed(undefined);
   for (const trace of traces) expect(seen.includes(trace), trace).toBe(true);
-}, 120_000);
+});
 
 describe.each(redisClients)("a sealed answer, with $name", ({ connect }) => {
   /** Shops that share a Redis and differ in their keys. */

@@ -159,7 +159,7 @@ describe("two processes", () => {
       const handlers = processes.flatMap(({ started }) => started).slice(handlersBefore);
       expect(handlers).toHaveLength(round);
       expect(handlers.filter(({ running }) => running !== 1)).toEqual([]);
-    }, 180_000);
+    });
   });
 });
 

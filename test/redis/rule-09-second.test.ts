@@ -153,7 +153,7 @@ test("rule 9: a second connection that a full server refuses is tried again afte
   await until(async () => (await isBack()) === "OK", { what: "room for another connection" });
   // The looks of this test are among them. Without a pause it was tried ten times a second.
   expect((await connections(server.port)) - before).toBeLessThan(25);
-}, 30_000);
+});
 
 async function connections(port: number): Promise<number> {
   const info = String(await command(port, "INFO", "stats"));

@@ -79,7 +79,7 @@ describe.each(rows)("rule 24: $kind.name in front of $name", ({ start, kind }) =
   let server: Awaited<ReturnType<Sharded["start"]>>;
   beforeAll(async () => {
     server = await start();
-  }, 60_000);
+  });
   afterAll(() => server?.stop());
 
   async function open(options: object = times): Promise<SubmitLock> {
@@ -153,7 +153,7 @@ describe("rule 24: a one-shard Redis in cluster mode", () => {
   let node: RedisServer;
   beforeAll(async () => {
     node = await startOneShard();
-  }, 60_000);
+  });
   afterAll(() => node?.stop());
 
   test("list shows every lock, and doctor says that the client is none of a Cluster", async () => {

@@ -16,10 +16,10 @@ export function sourceUrl(path: string): string {
   return new URL(`../../src/${path}`, import.meta.url).href;
 }
 
-/** Runs an ES module of TypeScript in a process of its own; at most 25 s. */
+/** Runs an ES module of TypeScript in a process of its own; at most 120 s. */
 export async function runChild(code: string, env: Record<string, string> = {}): Promise<Ended> {
   const args = [await compiled({ code })];
-  const options = { env: { ...process.env, ...env }, timeout: 25_000 };
+  const options = { env: { ...process.env, ...env }, timeout: 120_000 };
   return new Promise((resolve) => {
     execFile(process.execPath, args, options, (error, stdout, stderr) => {
       resolve({ code: error === null ? 0 : Number(error.code ?? -1), stdout, stderr });

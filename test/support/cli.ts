@@ -11,13 +11,13 @@ import type { Ended } from "./child.ts";
 /** The program as it is published: `npm run build` makes it. */
 export const bin: string = fileURLToPath(new URL("../../dist/esm/cli/index.js", import.meta.url));
 
-/** Runs the program in a process of its own, without a terminal and with nothing to read; at most 25 s. */
+/** Runs the program in a process of its own, without a terminal and with nothing to read; at most 120 s. */
 export function runProgram(
   args: readonly string[],
   env: Record<string, string> = {},
 ): Promise<Ended> {
   if (!existsSync(bin)) throw new Error("There is no build: run `npm run build` first.");
-  const options = { env: { ...process.env, ...env }, timeout: 25_000 };
+  const options = { env: { ...process.env, ...env }, timeout: 120_000 };
   return new Promise((resolve) => {
     const child = execFile(process.execPath, [bin, ...args], options, (error, stdout, stderr) => {
       resolve({ code: error === null ? 0 : Number(error.code ?? -1), stdout, stderr });

@@ -50,7 +50,7 @@ const frameworks = [
   ["Koa", "examples/demo/koa.ts"],
 ] as const;
 
-describe.concurrent("the checkout", { timeout: 300_000 }, () => {
+describe.concurrent("the checkout", () => {
   test.each(frameworks)("on %s plays its customers and ends well with --once", async (...given) => {
     const [framework, file] = given;
     const example = runExample(file, { args: ["--once"], env: { PORT: "0" } });

@@ -61,7 +61,6 @@ async function urlOf(example: Program): Promise<string> {
 
 test.concurrent.each(shops)(
   "the shop to copy on %s is one order for each form, also while Redis is away",
-  { timeout: 300_000 },
   async (name) => {
     const redis = await startRedis();
     servers.push(redis);
@@ -99,7 +98,6 @@ test.concurrent.each(shops)(
 // The sessions of Express end with the process, so its customer is another one then.
 test.concurrent.for(["koa", "fastify", "hono"])(
   "the shop to copy on %s, killed behind its commit, answers a later click with that order",
-  { timeout: 300_000 },
   async (name, { skip }) => {
     const postgres = await startPostgres();
     if (postgres === undefined) return skip("there is no PostgreSQL here");
@@ -150,7 +148,7 @@ test.concurrent.for(["koa", "fastify", "hono"])(
   },
 );
 
-test("a shop to copy needs no Redis to be tried", { timeout: 300_000 }, async () => {
+test("a shop to copy needs no Redis to be tried", async () => {
   const { click } = await customerOf(
     await urlOf(runExample("examples/express/shop.ts", { env: { PORT: "0" } })),
   );

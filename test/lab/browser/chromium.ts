@@ -27,6 +27,9 @@ function onPath(env: NodeJS.ProcessEnv): string | undefined {
   return NAMES.flatMap((name) => folders.map((folder) => join(folder, name))).find(existsSync);
 }
 
+/** How long a step waits for what it names: a busy machine is 30 s late now and then. */
+const awaitsMs = 120_000;
+
 interface BrowserOptions {
   readonly colorScheme?: "light" | "dark";
   readonly viewport?: { readonly width: number; readonly height: number };
@@ -69,6 +72,7 @@ export async function startChromium({
     ],
     ...options,
   });
+  context.setDefaultTimeout(awaitsMs);
   return {
     context,
     async close() {

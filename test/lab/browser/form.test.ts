@@ -22,7 +22,7 @@ describe("the form without JavaScript", () => {
     demo = await startDemo("examples/demo/express.ts");
     browser = await startChromium({ javaScriptEnabled: false });
     page = await browser.context.newPage();
-  }, 180_000);
+  });
 
   afterAll(async () => {
     await browser?.close();
@@ -90,7 +90,7 @@ describe.each([
   let browser: Awaited<ReturnType<typeof startChromium>>;
   beforeAll(async () => {
     browser = await startChromium({ javaScriptEnabled });
-  }, 180_000);
+  });
   afterAll(() => browser?.close());
 
   const shops = ["express", "koa", "fastify", "hono", "demo"];

@@ -8,7 +8,7 @@ import { objections, Visitor } from "./visitor.ts";
 let demo: RunningDemo;
 beforeAll(async () => {
   demo = await startDemo("examples/demo/express.ts");
-}, 180_000);
+});
 afterAll(async () => {
   expect(await demo?.end(), demo?.output()).toBe(0);
 });
@@ -23,7 +23,7 @@ describe.each([
   beforeAll(async () => {
     browser = await startChromium({ colorScheme, viewport: { width, height } });
     page = await browser.context.newPage();
-  }, 180_000);
+  });
   afterAll(() => browser?.close());
 
   /** As a program, which a form of another site cannot be. */

@@ -16,7 +16,7 @@ describe.each([
     demo = await startDemo(file);
     browser = await startChromium();
     visitor = await Visitor.at(browser.context, demo.url);
-  }, 180_000);
+  });
 
   afterAll(async () => {
     await browser?.close();
@@ -212,5 +212,5 @@ describe("the page without a Redis", () => {
       await browser.close();
       expect(await demo.end(), demo.output()).toBe(0);
     }
-  }, 180_000);
+  });
 });

@@ -11,7 +11,6 @@ import {
   expect,
   onTestFinished,
   test,
-  vi,
 } from "vitest";
 import { freshUser } from "../../support/ids.ts";
 import { sharedRedisPort } from "../../support/redis-server.ts";
@@ -19,8 +18,6 @@ import { until } from "../../support/until.ts";
 import { Shop } from "../sequences/shop.ts";
 import { startChromium } from "./chromium.ts";
 import { mouseOn } from "./visitor.ts";
-
-vi.setConfig({ testTimeout: 60_000, hookTimeout: 180_000 });
 
 const files: Record<string, URL> = {
   "/turbo.js": new URL(
@@ -143,7 +140,7 @@ beforeAll(async () => {
   shop.serve = serve;
   keeping = await startChromium({ keepsPages: true });
   forgetting = await startChromium();
-}, 180_000);
+});
 afterAll(async () => {
   await keeping?.close();
   await forgetting?.close();
@@ -176,7 +173,7 @@ const click = (selector = "button") => page.click(selector, { noWaitAfter: true 
 async function sees(): Promise<number> {
   const shown = page.getByText("is placed");
   try {
-    await shown.waitFor({ timeout: 30_000 });
+    await shown.waitFor();
   } catch (cause) {
     throw new Error(`The customer sees no order, but: ${await page.content()}`, { cause });
   }
@@ -323,7 +320,7 @@ describe("a form that is clicked twice", () => {
     await ready();
     // As slow as a hand: of two clicks within a few milliseconds Chromium sends one request.
     await page.dblclick("button", { delay: 100, noWaitAfter: true });
-    await page.getByText("declined").waitFor({ timeout: 30_000 });
+    await page.getByText("declined").waitFor();
     expect([shop.received, ordersOf()]).toEqual([2, []]);
     await page.goBack({ waitUntil: "commit" });
     await page.fill("[name=cart]", `${user}-other-card`);

@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { fileURLToPath } from "node:url";
 import type { Page } from "playwright-core";
-import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from "vitest";
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { freshUser } from "../../support/ids.ts";
 import { sharedRedisPort } from "../../support/redis-server.ts";
 import { until } from "../../support/until.ts";
@@ -11,8 +11,6 @@ import { startChromium } from "./chromium.ts";
 import { mouseOn } from "./visitor.ts";
 
 // A page that hangs is noticed before the whole file is late.
-vi.setConfig({ testTimeout: 60_000, hookTimeout: 180_000 });
-
 type Browser = Awaited<ReturnType<typeof startChromium>>;
 
 const built = fileURLToPath(new URL("../../../dist/esm/browser/", import.meta.url));
@@ -73,7 +71,7 @@ beforeAll(async () => {
   shop = await Shop.open(sharedRedisPort());
   shop.serve = serve;
   browser = await startChromium();
-}, 180_000);
+});
 afterAll(async () => {
   await browser?.close();
   await shop?.close();
@@ -275,7 +273,7 @@ describe("a browser that refuses storage", () => {
   let refusing: Browser;
   beforeAll(async () => {
     refusing = await startChromium({ refusesStorage: true });
-  }, 180_000);
+  });
   afterAll(() => refusing?.close());
 
   test("places one order of two clicks and of a lost answer", async () => {

@@ -47,7 +47,7 @@ export class Visitor {
   }
 
   async ready(): Promise<void> {
-    await this.page.waitForSelector("html[data-ready=true]", { timeout: 30_000 });
+    await this.page.waitForSelector("html[data-ready=true]");
   }
 
   async protectWith(protection: "nothing" | "lock" | "once"): Promise<void> {

@@ -26,8 +26,6 @@ import {
   withShop,
 } from "./recipe.ts";
 
-vi.setConfig({ testTimeout: 180_000, hookTimeout: 180_000 });
-
 const BUN = { version: "1.4.5", program: "node_modules/bun/bin/bun.exe" };
 
 let consumers: Consumers;

@@ -1,11 +1,9 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { afterAll, beforeAll, expect, test } from "vitest";
 import { page } from "../../docs/page.ts";
 import { Consumers, ownVersions, type Project } from "../../package/consumer-project.ts";
 import { startMariadb, startPostgres } from "../../support/sql-servers.ts";
-
-vi.setConfig({ testTimeout: 300_000, hookTimeout: 300_000 });
 
 let consumers: Consumers;
 let project: Project;

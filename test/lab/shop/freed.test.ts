@@ -13,7 +13,7 @@ test("rule 19, P10: locks of processes at work, frozen, killed and cut off are f
   const [atWork, , killed] = results;
   expect(atWork?.reasons).toEqual({ freed: locksEach });
   expect(killed?.reasons).toEqual({});
-}, 120_000);
+});
 
 test("a lock that is deleted instead overlaps, and the laboratory sees it", async () => {
   const options = { binary: inject("redisServerBinary"), seed, locksEach, now: true };
@@ -22,4 +22,4 @@ test("a lock that is deleted instead overlaps, and the laboratory sees it", asyn
   for (const way of ["at work", "frozen", "cut off"] as const) {
     expect(overlaps.get(way), way).toBeGreaterThan(0);
   }
-}, 120_000);
+});

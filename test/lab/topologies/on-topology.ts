@@ -16,7 +16,7 @@ export function testOn(
   beforeAll(async () => {
     topology = await start(inject("redisServerBinary"));
     pair = await startServices(topology, undefined, undefined, clients);
-  }, 90_000);
+  });
   afterAll(async () => {
     await Promise.all(pair?.map((service) => service.kill()) ?? []);
     await topology?.stop();
@@ -27,7 +27,7 @@ export function testOn(
     if (fault === undefined) throw new Error(`There is no fault "${faultName}".`);
     const outcome = await underFault(topology, pair, fault);
     expect(misses(fault, outcome), JSON.stringify(outcome)).toEqual([]);
-  }, 120_000);
+  });
 
   test("P11: a lock that no replica heard of is taken again after a failover, with a higher token", async () => {
     expect(await loseWrite(topology, {}, clients)).toMatchObject({
@@ -36,14 +36,14 @@ export function testOn(
       tokenRose: true,
       counterRepeated: true,
     });
-  }, 120_000);
+  });
 
   test("P1: with ackReplicas, a lock that no replica heard of is not given to anybody", async () => {
     expect(await loseWrite(topology, { ackReplicas: 1 }, clients)).toMatchObject({
       refused: true,
       overlapped: false,
     });
-  }, 120_000);
+  });
 
   test("P1: with ackReplicas, a lock outlives the master that gave it", async () => {
     expect(await keepLock(topology, { ackReplicas: 1 }, clients)).toEqual({
@@ -51,7 +51,7 @@ export function testOn(
       overlapped: false,
       status: 201,
     });
-  }, 120_000);
+  });
 
   test("a service that is stopped finishes its order, frees its user at once and ends", async () => {
     const [stopped, other] = pair;
@@ -60,7 +60,7 @@ export function testOn(
     expect(drained).toMatchObject({ status: 201, exitCode: 0 });
     // The life of the key is what a user would wait who was not freed.
     expect(drained.freeAfterMs).toBeLessThan(ttlMs - 500);
-  }, 60_000);
+  });
 
   test("a service that is killed in the middle of an order frees its user within the TTL", async () => {
     const [, killed] = pair;
@@ -70,5 +70,5 @@ export function testOn(
     } finally {
       await Promise.all([other.kill(), idle.kill()]);
     }
-  }, 60_000);
+  });
 }

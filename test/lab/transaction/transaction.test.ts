@@ -11,7 +11,6 @@ test.for([
   ["MariaDB", most / 2],
 ] as const)(
   "P9: whatever befalls a shop on %s, an order and what belongs to it are there once",
-  { timeout: 180_000 },
   async ([database, count], { skip }) => {
     const played = await playOn(database, {
       redisBinary: inject("redisServerBinary"),

@@ -14,4 +14,4 @@ test("P9: return page and webhooks of a payment are one order, whoever is killed
     ["a unique key", []],
     ["a transaction", []],
   ]);
-}, 240_000);
+});

@@ -116,7 +116,7 @@ describe("simulated client", () => {
     },
   ];
 
-  test("the simulated client does as ioredis does", { timeout: 120_000 }, async () => {
+  test("the simulated client does as ioredis does", async () => {
     const numRuns = Number(process.env["CLIENT_RUNS"] ?? 60);
     await fc.assert(fc.asyncProperty(scripts, compare), {
       numRuns,
@@ -265,9 +265,7 @@ describe("waits", () => {
     { maxLength: 8 },
   );
 
-  test("a simulated WAIT counts and holds up as a real one does", {
-    timeout: 120_000,
-  }, async () => {
+  test("a simulated WAIT counts and holds up as a real one does", async () => {
     const numRuns = Number(process.env["WAIT_RUNS"] ?? 30);
     await fc.assert(fc.asyncProperty(steps, compare), {
       numRuns,

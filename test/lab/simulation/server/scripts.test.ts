@@ -72,7 +72,7 @@ const step = fc.oneof(
   { weight: 1, arbitrary: fc.record({ waitMs: fc.constant(100) }) },
 );
 
-test("the simulated server answers as Redis does", { timeout: 120_000 }, async () => {
+test("the simulated server answers as Redis does", async () => {
   await fc.assert(
     fc.asyncProperty(fc.array(step, { minLength: 1, maxLength: 12 }), async (steps) => {
       const pair = new ServerPair(redis, freshUser());
