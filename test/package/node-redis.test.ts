@@ -43,7 +43,8 @@ const answered = (args: readonly string[], url: string) =>
       const ran = await run(args, url);
       return ran.code !== 3 && ran;
     },
-    { what: `an answer to ${args[0]}` },
+    // Beside other programs a command has taken 15 s.
+    { what: `an answer to ${args[0]}`, boundMs: 120_000 },
   );
 const server = (...args: string[]): Promise<RedisServer> => forTest(startRedis({ args }));
 

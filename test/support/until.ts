@@ -3,7 +3,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 export interface UntilOptions {
   /** What is awaited, as it is to read in the error. */
   what: string;
-  /** @defaultValue 15 000 */
+  /** @defaultValue 15 000: less than the life of a lock that has to be seen released. */
   boundMs?: number;
   /** @defaultValue 5 */
   everyMs?: number;

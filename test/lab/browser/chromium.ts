@@ -4,6 +4,7 @@ import { delimiter, join } from "node:path";
 import { type BrowserContext, chromium } from "playwright-core";
 import { runExample } from "../../docs/examples/run-example.ts";
 import { installOnDebian } from "../../support/server-binary.ts";
+import { type UntilOptions, until } from "../../support/until.ts";
 
 const NAMES = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
 const ADVICE = `The page is tested in a real Chromium, and there is none on the PATH.
@@ -28,7 +29,11 @@ function onPath(env: NodeJS.ProcessEnv): string | undefined {
 }
 
 /** How long a step waits for what it names: a busy machine is 30 s late now and then. */
-const awaitsMs = 120_000;
+const boundMs = 120_000;
+
+/** As `until`, for what a page shows or sends. */
+export const untilShown = <T>(condition: () => T | Promise<T>, options: UntilOptions) =>
+  until(condition, { boundMs, ...options });
 
 interface BrowserOptions {
   readonly colorScheme?: "light" | "dark";
@@ -72,7 +77,7 @@ export async function startChromium({
     ],
     ...options,
   });
-  context.setDefaultTimeout(awaitsMs);
+  context.setDefaultTimeout(boundMs);
   return {
     context,
     async close() {

@@ -2,15 +2,14 @@ import type { Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { runExample } from "../../docs/examples/run-example.ts";
 import { endAll } from "../../support/child.ts";
-import { until } from "../../support/until.ts";
-import { type RunningDemo, startChromium, startDemo } from "./chromium.ts";
+import { type RunningDemo, startChromium, startDemo, untilShown } from "./chromium.ts";
 import { mouseOn, objections } from "./visitor.ts";
 
 afterAll(endAll);
 
 /** `waitForURL` fails where the second click ends the navigation of the first. */
 async function shows(page: Page, address: RegExp): Promise<void> {
-  await until(() => address.test(page.url()), { what: `${address}`, boundMs: 60_000 });
+  await untilShown(() => address.test(page.url()), { what: `${address}` });
 }
 
 describe("the form without JavaScript", () => {
@@ -104,7 +103,7 @@ describe.each([
     if (javaScriptEnabled) expect(await objections(page)).toEqual([]);
     const press = await mouseOn(page);
     await press();
-    await until(() => sent === 1, { what: "the order" });
+    await untilShown(() => sent === 1, { what: "the order" });
     // As slow as a hand: of two clicks within a few milliseconds Chromium sends one request.
     await page.waitForTimeout(100);
     await press();

@@ -1,8 +1,7 @@
 import type { BrowserContext, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { problemFor, type RefusalReason } from "../../../src/problem.ts";
-import { until } from "../../support/until.ts";
-import { type RunningDemo, startChromium, startDemo } from "./chromium.ts";
+import { type RunningDemo, startChromium, startDemo, untilShown } from "./chromium.ts";
 import { objections, Visitor } from "./visitor.ts";
 
 let demo: RunningDemo;
@@ -44,8 +43,8 @@ describe.each([
       })()`) as Promise<boolean>;
     const end = async (pattern: RegExp, shown: string) => {
       await visitor.summary(pattern);
-      await until(() => isInView("verdict"), { what: "the verdict in view", everyMs: 50 });
-      await until(() => isInView(shown), { what: `${shown} in view`, everyMs: 50 });
+      await untilShown(() => isInView("verdict"), { what: "the verdict in view", everyMs: 50 });
+      await untilShown(() => isInView(shown), { what: `${shown} in view`, everyMs: 50 });
       expect(await objections(visitor.page)).toEqual([]);
       return (await visitor.page.evaluate(
         'getComputedStyle(document.getElementById("verdict")).color.match(/\\d+/g).map(Number)',
@@ -88,7 +87,7 @@ describe.each([
 
     await tell("/demo/latency", { latencyMs: 8_000 });
     const first = tell("/lock/orders", {});
-    await until(
+    await untilShown(
       async () => {
         const state = await (await fetch(`${demo.url}/demo/state?user=ada`)).json();
         return (state as { lock: { state: string } }).lock.state === "held";
@@ -120,7 +119,7 @@ describe.each([
     expect(await back()).toBe(shop);
     await tell("/demo/redis", { away: false });
     const isBack = async () => (await tell("/lock/orders", {})).status !== 503;
-    await until(isBack, { what: "Redis", everyMs: 200 });
+    await untilShown(isBack, { what: "Redis", everyMs: 200 });
   });
 
   test("axe objects to no page that a guard has of its own", async () => {

@@ -1,7 +1,6 @@
 import type { BrowserContext } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { until } from "../../support/until.ts";
-import { type RunningDemo, startChromium, startDemo } from "./chromium.ts";
+import { type RunningDemo, startChromium, startDemo, untilShown } from "./chromium.ts";
 import { Visitor } from "./visitor.ts";
 
 describe.each([
@@ -74,7 +73,7 @@ describe.each([
     ] as const) {
       const before = await visitor.cart();
       await visitor.press(button);
-      await until(async () => (await visitor.cart()) > before, { what: "a new cart" });
+      await untilShown(async () => (await visitor.cart()) > before, { what: "a new cart" });
       const answers = await visitor.answers(clicks);
       const numbers = answers.map((answer) => /^order (\d+)/.exec(answer)?.[1]);
       expect(new Set(numbers).size, answers.join()).toBe(1);
@@ -93,7 +92,7 @@ describe.each([
     expect(answers.at(-1)).toMatch(/^order \d+, the same answer again 201$/);
     await visitor.summary(/As it should be: 1 order and 1 charge\./);
     // On Koa the next order of a customer who left waits for outer middleware, for a second.
-    await until(async () => /free/.test((await visitor.page.textContent("#lock")) ?? ""), {
+    await untilShown(async () => /free/.test((await visitor.page.textContent("#lock")) ?? ""), {
       what: "the cooldown to be over",
     });
   });
@@ -118,12 +117,12 @@ describe.each([
     await visitor.page.waitForSelector("#slow[aria-pressed=true]");
     await visitor.press("order");
     const lock = async () => (await visitor.page.textContent("#lock")) ?? "";
-    await until(async () => /held.*Holder.*Held for.*Expires in/s.test(await lock()), {
+    await untilShown(async () => /held.*Holder.*Held for.*Expires in/s.test(await lock()), {
       what: "the lock to be shown as held",
     });
     await visitor.press("order");
     expect((await visitor.answers(2))[1]).toMatch(/409 submit_contended$/);
-    await until(async () => (await lock()).includes("free"), { what: "the lock to be free" });
+    await untilShown(async () => (await lock()).includes("free"), { what: "the lock to be free" });
     await visitor.press("slow");
     await visitor.page.waitForSelector("#slow[aria-pressed=false]");
   });
@@ -170,7 +169,7 @@ describe.each([
     expect(await early()).toEqual([]);
     expect(await visitor.answers(1)).toEqual([expect.stringMatching(/^order \d+/)]);
     const up = async () => (await visitor.page.textContent("#servers"))?.includes("down") === false;
-    await until(up, { what: "both servers to be up", boundMs: 60_000 });
+    await untilShown(up, { what: "both servers to be up" });
   });
 
   test("all of it is reached with the keyboard alone", async () => {

@@ -14,9 +14,8 @@ import {
 } from "vitest";
 import { freshUser } from "../../support/ids.ts";
 import { sharedRedisPort } from "../../support/redis-server.ts";
-import { until } from "../../support/until.ts";
 import { Shop } from "../sequences/shop.ts";
-import { startChromium } from "./chromium.ts";
+import { startChromium, untilShown } from "./chromium.ts";
 import { mouseOn } from "./visitor.ts";
 
 const files: Record<string, URL> = {
@@ -341,7 +340,7 @@ describe("a page that stays", () => {
     await page.evaluate(`protections[0](); protections = [protectForm(${formOf})]`);
     expect(await idIn()).toBe(ids[1]);
     await click();
-    await until(() => ordersOf().length === 1, { what: "the order" });
+    await untilShown(() => ordersOf().length === 1, { what: "the order" });
     await page.evaluate(`protectForm(${formOf})`);
     ids.push(await idIn());
     expect(new Set(ids).size).toBe(3);
@@ -368,13 +367,13 @@ describe("a page that stays", () => {
     const id = await idIn();
     await page.evaluate("document.querySelector('[name=submissionId]').remove()");
     await click();
-    await until(() => ordersOf().length === 1, { what: "the order" });
+    await untilShown(() => ordersOf().length === 1, { what: "the order" });
     expect(await idIn()).toBe(id);
     await page.evaluate(
       `document.querySelector('[name=submissionId]').remove(); ${formOf}.submit()`,
     );
     // What was sent is used up for what is rendered next.
-    await until(() => ordersOf().length === 2, { what: "the second order" });
+    await untilShown(() => ordersOf().length === 2, { what: "the second order" });
     expect(await idIn()).not.toBe(id);
   });
 
@@ -409,7 +408,7 @@ describe("a page that stays", () => {
       ${formOf}.addEventListener("submit", (event) => event.preventDefault());
       ${formOf}.requestSubmit(); document.body.innerHTML = ""`);
     const session = await browser.context.newCDPSession(page);
-    await until(
+    await untilShown(
       async () => {
         await session.send("HeapProfiler.collectGarbage");
         return (await page.evaluate("gone.deref() === undefined")) as boolean;
@@ -447,7 +446,7 @@ describe("a submit", () => {
       document.forms[0].addEventListener("submit", () => { seen++; })`);
     const press = await mouseOn(page);
     await press();
-    await until(() => shop.received === 1, { what: "the order" });
+    await untilShown(() => shop.received === 1, { what: "the order" });
     await press();
     await sees();
     expect(shop.received).toBe(1);
@@ -464,12 +463,12 @@ describe("a submit", () => {
     await page.keyboard.press("Enter");
     const isDisabled = () => page.isDisabled("button");
     await page.clock.runFor(10);
-    await until(isDisabled, { what: "the button to be disabled" });
+    await untilShown(isDisabled, { what: "the button to be disabled" });
     expect(await page.getAttribute("form", "aria-busy")).toBe("true");
     // As a browser does it at the next frame.
     await page.evaluate("document.activeElement.blur()");
     await page.clock.runFor(31_000);
-    await until(async () => !(await isDisabled()), { what: "the button to be enabled" });
+    await untilShown(async () => !(await isDisabled()), { what: "the button to be enabled" });
     expect(await page.getAttribute("form", "aria-busy")).toBe("false");
     expect(await page.evaluate("document.activeElement.tagName")).toBe("BUTTON");
     // The page itself disables it in its listener.

@@ -5,9 +5,8 @@ import type { Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { freshUser } from "../../support/ids.ts";
 import { sharedRedisPort } from "../../support/redis-server.ts";
-import { until } from "../../support/until.ts";
 import { Shop, type ShopSetting } from "../sequences/shop.ts";
-import { startChromium } from "./chromium.ts";
+import { startChromium, untilShown } from "./chromium.ts";
 import { mouseOn } from "./visitor.ts";
 
 // A page that hangs is noticed before the whole file is late.
@@ -105,15 +104,15 @@ const click = (page: Page) => page.click("button", { noWaitAfter: true });
 /** Chromium may drop a click of the mouse at a tab that is behind another one. */
 const press = (page: Page) => page.dispatchEvent("button", "click");
 const says = (page: Page, words: RegExp) =>
-  until(async () => words.test((await page.textContent("p")) ?? ""), { what: `${words}` });
-const arrived = (count = 1) => until(() => shop.received >= count, { what: "the order" });
+  untilShown(async () => words.test((await page.textContent("p")) ?? ""), { what: `${words}` });
+const arrived = (count = 1) => untilShown(() => shop.received >= count, { what: "the order" });
 
 /** The customer sees the one order of the cart. */
 async function seesOneOrder(page: Page, cart: string): Promise<void> {
   const shown = async () => (await page.textContent("[role=status]").catch(() => "")) ?? "";
   const what = "the order to be shown";
   const isPlaced = async () => /is placed/.test(await shown());
-  await until(isPlaced, { what, boundMs: 40_000, everyMs: 20 }).catch(async (error: Error) => {
+  await untilShown(isPlaced, { what, everyMs: 20 }).catch(async (error: Error) => {
     throw new Error(`${error.message} The page said: ${await shown()}`, { cause: error });
   });
   const orders = shop.ordersOf(cart);
@@ -264,7 +263,7 @@ describe.each(["express", "fetch"] as const)("a checkout with submitOnce, on %s"
       if (!isShown) await press(page);
       return isShown;
     };
-    await until(isPlaced, { what: "the order", boundMs: 40_000, everyMs: 1_000 });
+    await untilShown(isPlaced, { what: "the order", everyMs: 1_000 });
     await seesOneOrder(page, cart);
   });
 });
@@ -346,7 +345,7 @@ describe.each(["express", "fetch"] as const)("a form with protectForm, on %s", (
       'document.forms[0].addEventListener("submit", (event) => event.preventDefault())',
     );
     await click(page);
-    await until(async () => (await page.getAttribute("form", "aria-busy")) === null, {
+    await untilShown(async () => (await page.getAttribute("form", "aria-busy")) === null, {
       what: "the form not to be busy",
     });
     expect(await page.isEnabled("button")).toBe(true);

@@ -1,7 +1,7 @@
 import axe from "axe-core";
 import type { BrowserContext, Page } from "playwright-core";
 import { expect } from "vitest";
-import { until } from "../../support/until.ts";
+import { untilShown } from "./chromium.ts";
 
 /** Where an answer of the page is an error that the page is about. */
 const expected =
@@ -56,13 +56,13 @@ export class Visitor {
     // The page makes a new cart by itself. Another one would follow while the first is ordered.
     const before = await this.cart();
     await this.page.check(choice);
-    await until(async () => (await this.cart()) > before, { what: "a new cart" });
+    await untilShown(async () => (await this.cart()) > before, { what: "a new cart" });
   }
 
   async freshCart(): Promise<void> {
     const before = await this.cart();
     await this.page.click("#refill");
-    await until(async () => (await this.cart()) > before, { what: "a new cart" });
+    await untilShown(async () => (await this.cart()) > before, { what: "a new cart" });
   }
 
   /** The number of the cart that is shown. */
@@ -84,7 +84,7 @@ export class Visitor {
       const all = await read();
       return all.length >= count && !all.some((text) => text.endsWith("…"));
     };
-    await until(isThere, { what: `${count} answers`, boundMs: 60_000, everyMs: 50 });
+    await untilShown(isThere, { what: `${count} answers`, everyMs: 50 });
     return await read();
   }
 
@@ -106,7 +106,7 @@ export class Visitor {
     const text = async () => (await this.page.textContent("#summary")) ?? "";
     const what = `the summary ${pattern}`;
     try {
-      await until(async () => pattern.test(await text()), { what, boundMs: 60_000, everyMs: 50 });
+      await untilShown(async () => pattern.test(await text()), { what, everyMs: 50 });
     } catch {
       expect(await text()).toMatch(pattern);
     }
