@@ -124,7 +124,7 @@ export class RequestLease {
       this.end();
       return;
     }
-    if (this.submission !== undefined && this.lease.remainingMs() === 0) this.#recordNow();
+    this.#recordNow();
     if (isWorking) {
       if (exchange.isAnswered) this.#capture?.responseEnded?.();
     } else if (exchange.clientLeft && !this.#isFinished) {
@@ -148,13 +148,13 @@ export class RequestLease {
     const answer = this.#capture?.answer();
     const hasSucceeded = answer !== undefined && answer.status >= 200 && answer.status < 400;
     const cooldownMs = hasSucceeded ? this.options.cooldownMs : 0;
-    const kept = submission && this.#kept(submission, answer);
+    const kept = this.#kept(answer);
     const told = submission && kept === undefined ? this.#told(answer) : undefined;
     try {
       endLease(lease, kept, Math.max(cooldownMs, outerWorkMs), exchange, told);
     } catch {
       // The store has no cooldowns, or cannot keep this answer: end the lease without either.
-      const otherwise = submission && this.#kept(submission, undefined);
+      const otherwise = this.#kept(undefined);
       setTimeout(() => endLease(lease, otherwise, 0, exchange), outerWorkMs);
     }
   }
@@ -162,16 +162,15 @@ export class RequestLease {
   /** Rule 15: a retry could run from now on, so what was answered, even in part, is recorded. */
   #recordNow(): void {
     const { lease, submission } = this;
-    if (!this.#isHeld || submission === undefined) return;
-    const kept = this.#kept(submission, this.#capture?.answer());
-    if (kept !== undefined) void lease.complete(kept);
+    if (!this.#isHeld || submission === undefined || lease.remainingMs() > 0) return;
+    const kept = this.#kept(this.#capture?.answer());
+    if (kept !== undefined) UserLease.record(lease, kept);
   }
 
   /** Returns the record of this request. `undefined`: none, so a retry runs. */
-  #kept(
-    submission: IdentifiedSubmission,
-    answer: AnswerToStore | undefined,
-  ): AnswerToStore | undefined {
+  #kept(answer: AnswerToStore | undefined): AnswerToStore | undefined {
+    const { submission } = this;
+    if (submission === undefined) return undefined;
     const mayStore = IdentifiedSubmission.isStored(submission);
     // An answer must not be repeated without its headers: if they are too long, record only `done`.
     if (answer && mayStore && this.#isKept(answer)) return hasLongHeaders(answer) ? done : answer;

@@ -37,7 +37,7 @@ export class IdentifiedSubmission implements RequestSubmission {
     if (lease === undefined) return;
     UserLease.placed(lease);
     // Where the lease is lost already, a retry could run beside this request.
-    if (lease.remainingMs() === 0) void lease.complete(done);
+    if (lease.remainingMs() === 0) UserLease.record(lease, done);
   }
 
   // Static, so that `req.submission` does not show these methods to handlers.

@@ -173,7 +173,6 @@ export class HeldLease extends Timer {
     this.#unwatch();
     this.#isReleased = true;
     if (this.#lost !== undefined) {
-      this.orderEnds();
       this.#retire(onReleased);
       return;
     }
@@ -208,9 +207,9 @@ export class HeldLease extends Timer {
         onCompleted(outcome, cause);
       },
     );
-    if (isLost) this.orderEnds();
-    else this.runtime.active.done();
+    if (!isLost) this.runtime.active.done();
     this.#isReleased = true;
+    this.onLost = undefined;
     // Rule 17: the watchdog keeps the lock until the complete is answered, `patienceMs` at most.
     this.#extendUntil = now + patienceMs(this.command.times);
     // Rule 15: this also records the answer of a lost lease: a record does not need the lock.
@@ -232,13 +231,12 @@ export class HeldLease extends Timer {
     // Rule 19: a lost lease retires itself. Where the key may still hold the owner id, the retire
     // waits until the lease ends, so that the holder can stop; after `close` the key expires.
     if (reason === "freed" || reason === "overtaken") this.#retire();
-    // Before the timer: the work of an order that is recorded at the loss may go on.
     this.onLost?.();
-    if (reason !== "closed") this.#setTimer(this.validity.endsAt);
+    // Leave the trace now if at the end of the lease's time the connection may be closed.
+    if (reason === "closed") this.#outlives(reason);
+    else this.#setTimer(this.validity.endsAt);
     // Abort last: listeners of the signal may call `release` or `complete`.
     this.#signalContext?.runInAsyncScope(() => this.#aborter?.abort(lost));
-    // Leave the trace now: at the end of the lease's time the connection may be closed.
-    if (reason === "closed" && !this.#isReleased) this.#outlives(reason);
   }
 
   #outlives(reason: LostReason): void {

@@ -170,14 +170,12 @@ export class UserLease implements Lease {
     const cooldownMs = options === undefined ? 0 : this.#cooldownMs("release", options);
     const { told } = options ?? {};
     if (told !== undefined) checkAnswer(told);
+    this.#held.orderEnds();
     // The order is placed, so keep a record without an answer: after a mere release a retry runs.
     if (this.#isPlaced) void this.#complete({ status: 100 }, cooldownMs);
     // Rule 17: the first call of complete or release decides.
     this.#released ??= this.#completed?.then(asReleased);
-    if (this.#released !== undefined) {
-      this.#held.orderEnds();
-      return this.#released;
-    }
+    if (this.#released !== undefined) return this.#released;
     let settle!: (outcome: ReleaseOutcome) => void;
     // The promise is set before the release begins, because a store may answer at once.
     this.#released = new Promise((resolve) => {
@@ -207,10 +205,11 @@ export class UserLease implements Lease {
   complete(answer: AnswerToStore, options?: ReleaseOptions): Promise<CompleteOutcome> {
     const cooldownMs = options === undefined ? 0 : this.#cooldownMs("complete", options);
     checkAnswer(answer);
+    this.#held.orderEnds();
     return this.#complete(answer, cooldownMs);
   }
 
-  /** For `check` and a closed lock. Static, like the next three, so that handlers do not see it. */
+  /** For `check` and a closed lock. Static, like the next four, so that handlers do not see it. */
   static heldOf(lease: Lease): HeldLease {
     return (lease as UserLease).#held;
   }
@@ -227,18 +226,21 @@ export class UserLease implements Lease {
     else lease.signal.addEventListener("abort", listener);
   }
 
+  /** Used by a guard at the loss: as `complete`, but the order goes on, and so does its trace. */
+  static record(lease: Lease, answer: AnswerToStore): void {
+    void (#held in lease ? lease.#complete(answer, 0) : lease.complete(answer));
+  }
+
   /** Used by `once`. @param json the value, if it is kept. */
   static completeWithValue(lease: UserLease, json: string | undefined): Promise<CompleteOutcome> {
     // A status of 100, which no guard repeats: a guard that meets a value of `once` refuses.
+    lease.#held.orderEnds();
     return lease.#complete({ status: 100, json }, 0);
   }
 
   #complete(content: RecordContent, cooldownMs: number): Promise<CompleteOutcome> {
     this.#completed ??= this.#released?.then(() => "unconfirmed");
-    if (this.#completed !== undefined) {
-      this.#held.orderEnds();
-      return this.#completed;
-    }
+    if (this.#completed !== undefined) return this.#completed;
     let settle!: (outcome: CompleteOutcome) => void;
     const completed = new Promise<CompleteOutcome>((resolve) => {
       settle = resolve;

@@ -1,10 +1,12 @@
 import { createServer } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
 import express from "express";
-import { describe, expect, onTestFinished, test } from "vitest";
+import { afterEach, describe, expect, onTestFinished, test } from "vitest";
 import { submitGuard } from "../../src/express/index.ts";
+import { RedisStore } from "../../src/index.ts";
 import { command } from "../support/command.ts";
 import { freshUser } from "../support/ids.ts";
+import { closeLocks, openLock } from "../support/locks.ts";
 import { sharedRedisPort } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
 import { type Framework, newest, newestOnBoth, writesByHand } from "./frameworks.ts";
@@ -14,6 +16,8 @@ import { anotherCopy, sessionLayer } from "./layers.ts";
 import { codeOf, openOnce, orderKey } from "./once-shop.ts";
 import { sharedRedis } from "./shop.ts";
 import type { Turn } from "./turn.ts";
+
+afterEach(closeLocks);
 
 /** Short enough to wait for, long enough for a machine that is busy for a second. */
 const times = { ttlMs: 4_000, maxHoldMs: 4_200, acquireTimeoutMs: 2_000, commandTimeoutMs: 1_000 };
@@ -222,6 +226,50 @@ test("rule 19: it leaves a trace until its handler returns", async () => {
   expect(await once.records()).toHaveLength(1);
   open();
   await until(async () => (await seen()) === undefined, { what: "its end" });
+});
+
+describe("rule 19: it leaves a trace until its handler returns", () => {
+  const atWork = async (act: (turn: Turn) => unknown) => {
+    const { opened, open } = gate();
+    const once = await openOnce({
+      framework: newest[0] as Framework,
+      times,
+      handler: async (turn) => {
+        await act(turn);
+        await opened;
+        if (!turn.res?.headersSent) answerNow(turn);
+      },
+    });
+    const { reply } = once.begin({ key: orderKey });
+    const { lock, user } = once.shop;
+    return { once, open, reply, seen: async () => (await lock.inspect(user)).outlived };
+  };
+
+  test.each<[string, (turn: Turn) => unknown]>([
+    ["answered", answerNow],
+    ["placed", ({ submission }) => submission?.placed()],
+  ])("also where it was %s behind the loss", async (_name, act) => {
+    const { once, open, reply, seen } = await atWork(async (turn) => {
+      await isLost(turn);
+      await act(turn);
+    });
+    await until(async () => (await once.records()).length === 1, { what: "the record" });
+    expect(await until(seen, { what: "the trace" })).toMatchObject([{ reason: "max-hold" }]);
+    open();
+    await reply;
+    await until(async () => (await seen()) === undefined, { what: "its end" });
+  });
+
+  test("also where its lock was closed", async () => {
+    const { once, open, reply } = await atWork(answerNow);
+    await reply;
+    await once.shop.lock.close({ timeoutMs: 0 });
+    await until(async () => (await once.records()).length === 1, { what: "the record" });
+    const other = openLock({ store: new RedisStore(sharedRedis()) });
+    const seen = async () => (await other.inspect(once.shop.user)).outlived;
+    expect(await until(seen, { what: "the trace" })).toMatchObject([{ reason: "closed" }]);
+    open();
+  });
 });
 
 test("P9: so it is with a lock of another copy of the package", async () => {

@@ -1,9 +1,16 @@
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
+import { setTimeout as sleep } from "node:timers/promises";
 import { format, inspect } from "node:util";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { type Lease, MemoryStore, type SubmitLock } from "../../src/index.ts";
+import { UserLease } from "../../src/lock/lease.ts";
 import { freshUser } from "../support/ids.ts";
 import { acquired, closeLocks, leaseOf, openLock } from "../support/locks.ts";
+
+setFlagsFromString("--expose-gc");
+const collectGarbage = runInNewContext("gc") as () => void;
 
 afterEach(closeLocks);
 
@@ -30,6 +37,21 @@ describe("a lease in a user's hands", () => {
       ]),
     );
     expect(Object.keys(lease)).toEqual([]);
+  });
+
+  test("lets go of its request once it is completed, and before Redis has answered", async () => {
+    const store = new MemoryStore();
+    const lock = openLock({ store, acquireTimeoutMs: 60_000, ttlMs: 240_000, maxHoldMs: 300_000 });
+    const { lease } = acquired(await lock.acquire("42", { submission: { id: "cart 7" } }));
+    const request = new WeakRef({ body: "large" });
+    const notes = (held: object) => () => expect(held).toBeUndefined();
+    UserLease.onLost(lease, notes(request.deref() as object));
+    store.play("silent");
+    void lease.complete({ status: 201 });
+    await sleep(10);
+    collectGarbage();
+    expect(request.deref()).toBeUndefined();
+    expect(lock.stats().retiring).toBe(1);
   });
 
   test("cannot be written to", async () => {

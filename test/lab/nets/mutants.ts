@@ -66,7 +66,7 @@ export const flaws: readonly Flaw[] = [
     family: "express",
     name: "an answer behind which the handler goes on is lost with the lease",
     in: "#recordNow",
-    find: "if (kept !== undefined) void lease.complete(kept);",
+    find: "if (kept !== undefined) UserLease.record(lease, kept);",
     replace: "",
   },
   {
