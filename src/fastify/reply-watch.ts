@@ -1,5 +1,6 @@
 import { isUtf8 } from "node:buffer";
 import { finished, isErrored, Readable } from "node:stream";
+import { types } from "node:util";
 import type { FastifyReply } from "fastify";
 import type { Capture, WantedAnswer } from "../http/port.ts";
 import { type RequestLease, warnIfHeldToMaxHold } from "../http/request-lease.ts";
@@ -201,7 +202,7 @@ export class ReplyWatch implements Capture {
     if (isOthers) return;
     // No answer is kept of what Fastify cannot send: another object, or a stream that was read.
     const content = (body instanceof Response ? body.body : body) ?? "";
-    const isText = typeof content === "string" || content instanceof Uint8Array;
+    const isText = typeof content === "string" || types.isUint8Array(content);
     if (!isText && !isNodeStream(content) && Object(content).locked !== false) return;
     this.#answer = this.#read(body, this.#wanted);
   }
@@ -241,7 +242,7 @@ export class ReplyWatch implements Capture {
     }
     // Fastify sends no body with a 204, whatever the handler has returned.
     const kept = status === 204 ? "" : (body ?? "");
-    if (typeof kept !== "string" && !(kept instanceof Uint8Array)) return { status, headers };
+    if (typeof kept !== "string" && !types.isUint8Array(kept)) return { status, headers };
     if (Buffer.byteLength(kept) > maxBodyBytes) return { status, headers };
     // Bytes are copied, because the handler may overwrite its buffer later.
     return { status, headers, body: typeof kept === "string" ? kept : Buffer.from(kept) };

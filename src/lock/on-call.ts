@@ -138,10 +138,13 @@ export async function forget(
   return { outcome: "none" };
 }
 
-export function statsOf(
-  { active, completes, releases, watchdogs }: LockRuntime,
-  waiting: number,
-): LockStats {
+export function statsOf({
+  active,
+  completes,
+  releases,
+  waiting,
+  watchdogs,
+}: LockRuntime): LockStats {
   const now = performance.now();
   let held = 0;
   let oldest = now;
@@ -154,7 +157,7 @@ export function statsOf(
     attempting: active.count - held,
     held,
     retiring: completes.count + releases.count,
-    waiting,
+    waiting: waiting.count,
     oldestHeldMs: now - oldest,
   };
 }
@@ -186,6 +189,7 @@ export async function check(
   );
   const ending = new Promise<Parameters<OnReport<string>>>((resolve) => {
     const ended: OnReport<string> = (...result) => resolve(result);
+    held.orderEnds();
     if (completes) held.complete({ status: 204 }, 0, ended);
     else held.release(ended);
   });

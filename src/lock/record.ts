@@ -81,7 +81,7 @@ const headLength = 60;
 /** Behind the head: the hexadecimal digits of the length, in bytes, of the description. */
 const lengthDigits = 6;
 
-type Place = Pick<CallerCommand, "key" | "submission">;
+type Place = Pick<CallerCommand, "key" | "submission"> & Partial<Pick<CallerCommand, "identity">>;
 
 /**
  * The bytes of a record: its head, the length of a description, the description, and the body. The
@@ -203,7 +203,8 @@ export function completedOf(
   place: Place,
   seal: Seal | undefined,
 ): FoundAnswer {
-  const { answer, createdMs, id = place.submission?.id ?? "" } = decodeRecord(record, place, seal);
+  const { submission, identity = submission } = place;
+  const { answer, createdMs, id = identity?.id ?? "" } = decodeRecord(record, place, seal);
   if (answer.unreadable === undefined) {
     return { answer, ageMs: Math.max(0, storeTimeMs - createdMs), completedAt: createdMs, id };
   }

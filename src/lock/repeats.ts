@@ -21,7 +21,10 @@ export type LookUp =
       readonly answer: StoredAnswer;
       /** How long ago it was completed by the store's clock, in milliseconds. */
       readonly ageMs: number;
-      /** When it was completed, by the store's clock: Unix time in milliseconds. */
+      /**
+       * When it was completed, by the store's clock: Unix time in milliseconds. Of an answer that is
+       * `unreadable`, this is the time of the look, and `ageMs` is 0.
+       */
       readonly completedAt: number;
       /** The submission's 22 characters, as `submission.id` has them. */
       readonly id: string;
@@ -175,12 +178,6 @@ export class Watch {
 const undecided: Seen = { outcome: "in-flight" };
 const silent: Seen = { outcome: "unknown" };
 
-export function waitingOn(runtime: LockRuntime): number {
-  let count = 0;
-  for (const { waiters } of runtime.watches.values()) count += waiters.size;
-  return count;
-}
-
 /** Begins an attempt that the repeats which arrive during it can share. */
 function attempting(
   runtime: LockRuntime,
@@ -222,8 +219,9 @@ function mayRun(
 ): boolean {
   const isRun = ({ command }: { readonly command: CallerCommand }) =>
     command.key === key && command.submission?.id === submission?.id;
-  if (watches.has(identity)) return true;
-  return watchdogs.armed().some(isRun) || completeTimers.armed().some(isRun);
+  return (
+    watches.has(identity) || [watchdogs, completeTimers].some((all) => all.armed().some(isRun))
+  );
 }
 
 /** How an attempt for a submission ended, or the run of the same submission that was in flight. */
@@ -253,7 +251,7 @@ export async function acquireOrWait(
   const command = commandOf();
   const { id, fingerprint } = command.submission ?? {};
   const identity = `${command.key} ${id} ${fingerprint}`;
-  const { attempts, watches } = runtime;
+  const { attempts, waiting, watches } = runtime;
   const { forOne, inAll } = mostWaiting;
   const crowd = watches.get(identity);
   // Too many wait already. Answer without a look-up, so that one user's crowd costs the others
@@ -279,8 +277,9 @@ export async function acquireOrWait(
   };
   const known = watches.get(identity);
   const watch = known ?? new Watch(attempt, lookAgain, runtime.times);
-  if (waitMs === 0 || watch.waiters.size >= forOne || waitingOn(runtime) >= inAll) return attempt;
+  if (waitMs === 0 || watch.waiters.size >= forOne || waiting.count >= inAll) return attempt;
   const since = performance.now();
+  waiting.count++;
   try {
     const seen = await new Promise<Seen>((settle, fail) => {
       watch.waiters.add({ run, since, endsAt: since + waitMs, isAbandoned, settle, fail });
@@ -296,5 +295,7 @@ export async function acquireOrWait(
   } catch (error) {
     // The lock was closed while the caller waited.
     return { outcome: "unavailable", cause: error as LockClosedError, isRepeat: true };
+  } finally {
+    waiting.done();
   }
 }

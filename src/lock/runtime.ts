@@ -93,7 +93,9 @@ export class LockRuntime {
   readonly traces: WaitGroup = new WaitGroup();
   /** The callers that wait for a lease, by key: only the first of them goes on asking Redis. */
   readonly lines: Map<string, Set<object>> = new Map();
-  /** The callers that wait for the end of a submission, by key, submission and content. */
+  /** Callers that wait for the end of a submission. */
+  readonly waiting: WaitGroup = new WaitGroup();
+  /** The look-ups for these callers, by key, submission and content. */
   readonly watches: Map<string, Watch> = new Map();
   /** Attempts under way, by key, submission and content: a repeat during an attempt shares it. */
   readonly attempts: Map<string, Promise<Parameters<OnEnd>>> = new Map();
@@ -117,16 +119,18 @@ export class LockRuntime {
     this.watchdogs = new TimerWheel(Math.max(1, Math.min(times.ttlMs / 200, 50)), false);
   }
 
-  /** Rule 14: live leases get `timeoutMs`, then completes and retires `2 × acquireTimeoutMs`. */
+  /** Rule 14: live leases and their repeats get `timeoutMs`, then completes and retires `2 × acquireTimeoutMs`. */
   async drain(timeoutMs: number): Promise<void> {
     const drained = this.active.wait();
-    await within(timeoutMs, drained);
+    // A caller that waits for a run sees its end in a look that comes later.
+    const ended = drained.then(() => this.waiting.wait());
+    await within(timeoutMs, ended);
     this.isDrained = true;
     for (const lease of this.watchdogs.armed()) lease.lose("closed");
     // Attempts that are still under way may have owner ids to retire.
-    const ended = drained.then(() => this.completes.wait()).then(() => this.releases.wait());
+    const retired = drained.then(() => this.completes.wait()).then(() => this.releases.wait());
     // Wait for the traces, too: the application closes its connections next.
-    const settled = ended.then(() => this.traces.wait());
+    const settled = retired.then(() => this.traces.wait());
     await within(2 * this.times.acquireTimeoutMs, settled);
     for (const complete of this.completeTimers.armed()) complete.drop();
     // A `complete` or `release` that is called later is still sent, but keeps no process alive.

@@ -1,4 +1,5 @@
 import * as crypto from "node:crypto";
+import { types } from "node:util";
 import { InvalidOptionError } from "../errors.ts";
 import { checkOptionNames, describe, invalidOption, warnOnce } from "../validation.ts";
 import type { SubmissionHashes } from "./store.ts";
@@ -123,10 +124,11 @@ function derived(key: Uint8Array, purpose: string): Buffer {
 
 /** Checks a secret. @throws InvalidOptionError that has its length, and none of its bytes. */
 function checkKey(name: string, key: unknown): void {
-  if (key instanceof Uint8Array && key.byteLength === 32) return;
+  const isBytes = types.isUint8Array(key);
+  if (isBytes && key.byteLength === 32) return;
   const length = (key as { length?: unknown } | undefined)?.length;
   const came =
-    key instanceof Uint8Array || typeof key === "string"
+    isBytes || typeof key === "string"
       ? `${typeof key === "string" ? "a string" : "bytes"} of length ${length}`
       : describe(key);
   throw new InvalidOptionError(

@@ -93,8 +93,8 @@ export function resolveIdentity(
   acquireTimeoutMs: number,
   seal: Seal | undefined,
 ): ResolvedSubmission {
-  const id = checkId("identity.id", identity.id);
-  const { fingerprint = noFingerprint } = identity;
+  const { fingerprint = noFingerprint } = Object(identity);
+  const id = checkId("identity.id", Object(identity).id);
   checkId("identity.fingerprint", fingerprint);
   return {
     identity,

@@ -1,5 +1,5 @@
 import { v4 as uuid } from "uuid";
-import { checkMs, checkOptionNames } from "../validation.ts";
+import { checkMs, checkOptionNames, invalidOption } from "../validation.ts";
 import { Acquiring } from "./acquire.ts";
 import { type Attempt, closedAttempt, type LockedWork, type SubmissionAttempt } from "./lease.ts";
 import {
@@ -16,7 +16,7 @@ import {
 } from "./on-call.ts";
 import { type OnceOptions, type OnceResult, once } from "./once.ts";
 import { resolveLockOptions, type SubmitLockOptions } from "./options.ts";
-import { acquireOrWait, type LookUp, lookUp, type RepeatAttempt, waitingOn } from "./repeats.ts";
+import { acquireOrWait, type LookUp, lookUp, type RepeatAttempt } from "./repeats.ts";
 import { type CallerCommand, captureContext, InFlight, LockRuntime } from "./runtime.ts";
 import type { FreeResult, Inspection } from "./store.ts";
 import {
@@ -119,7 +119,7 @@ export class SubmitLock {
    * For guards: acquires for a submission; while the same one is in flight, waits for its end
    * instead, and never takes the lock. A caller that was waiting when the run ended is `told` the
    * answer of {@link ToldOptions}. Settles within `waitMs` plus an attempt and two look-ups.
-   * @param waitMs in milliseconds; 0 not to wait.
+   * @param waitMs in milliseconds, 0 to 30 000; 0 not to wait.
    * @param isAbandoned returns `true` once the client has gone, which ends the wait.
    * @throws InvalidUserIdError, InvalidOptionError (as a rejection) as `acquire` does.
    */
@@ -129,6 +129,8 @@ export class SubmitLock {
     waitMs: number,
     isAbandoned?: () => boolean,
   ): Promise<RepeatAttempt> {
+    checkOptionNames("acquireOrWait", options, ["identity", "retainMs"]);
+    checkMs("waitMs", waitMs, 0, 30_000);
     const submission = this.#identified(options);
     const key = this.keyFor(userId);
     if (this.#closed !== undefined) return closedAttempt();
@@ -223,6 +225,9 @@ export class SubmitLock {
     checkOptionNames("check", options, ["submissions"]);
     if (this.#closed !== undefined) throw closedAttempt().cause;
     const { submissions = this.#keepsRecords } = options;
+    if (typeof submissions !== "boolean") {
+      throw invalidOption("submissions", "true or false", submissions);
+    }
     if (submissions) checkRecords(this.#runtime.store, "submissions");
     const { seal, times } = this.#runtime;
     const { acquireTimeoutMs } = times;
@@ -273,13 +278,13 @@ export class SubmitLock {
 
   /** Counts the operations of this `SubmitLock` that are under way, for gauges. Sends nothing. */
   stats(): LockStats {
-    return statsOf(this.#runtime, waitingOn(this.#runtime));
+    return statsOf(this.#runtime);
   }
 
   /**
-   * Ends this lock: new attempts are unavailable at once, leases go on until they are released or
-   * `timeoutMs` are over (then they are lost), completes and retires get another
-   * `2 × acquireTimeoutMs`. Connections are closed only if the store opened them itself. Never
+   * Ends this lock: new attempts are unavailable at once; leases, and calls that wait for the end of
+   * a submission, go on until `timeoutMs` are over (then leases are lost); completes and retires get
+   * another `2 × acquireTimeoutMs`. Connections are closed only if the store opened them itself. Never
    * rejects because of Redis; a second call waits for the first.
    * @throws InvalidOptionError, as a rejection.
    */

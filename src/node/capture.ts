@@ -1,4 +1,5 @@
 import type { ServerResponse } from "node:http";
+import { types } from "node:util";
 import type { Capture, WantedAnswer } from "../http/port.ts";
 import { listedHeaders, type Picked, textOf, withoutOuter } from "../http/stored-answer.ts";
 import type { AnswerHeaders, AnswerToStore } from "../lock/record.ts";
@@ -209,11 +210,11 @@ export class ResponseCapture implements Capture {
       }
       return;
     }
-    if (typeof chunk !== "string" && !(chunk instanceof Uint8Array)) return;
+    if (typeof chunk !== "string" && !types.isUint8Array(chunk)) return;
     const coding = typeof encoding === "string" && Buffer.isEncoding(encoding) ? encoding : "utf8";
     this.#length += Buffer.byteLength(chunk, coding);
     if (this.#length > this.#wanted.maxBodyBytes) this.#chunks = undefined;
-    else if (chunk instanceof Uint8Array || /^utf-?8$/i.test(coding)) {
+    else if (types.isUint8Array(chunk) || /^utf-?8$/i.test(coding)) {
       // Bytes are copied, because the handler may overwrite its buffer later.
       this.#chunks.push(typeof chunk === "string" ? chunk : Buffer.from(chunk));
     } else this.#chunks.push(Buffer.from(chunk, coding));

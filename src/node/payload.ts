@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
 import type { IncomingMessage } from "node:http";
 import type { Http2ServerRequest } from "node:http2";
+import { types } from "node:util";
 import { isPlain } from "../canonical-json.ts";
 import { NoFingerprintError } from "../errors.ts";
 import { queryOf, without } from "../http/fingerprint.ts";
@@ -163,7 +164,7 @@ function describe(file: Fields): string[] {
   const about = [name, firstText(file, "mimetype", "type") ?? "", `${file["size"]}`];
   const bytes = file["buffer"] ?? file["data"];
   // The lengths differ where express-fileupload uses temporary files: its buffer is empty.
-  if (bytes instanceof Uint8Array && bytes.length === file["size"]) {
+  if (types.isUint8Array(bytes) && bytes.length === file["size"]) {
     return ["bytes", createHash("sha256").update(bytes).digest("base64url"), ...about];
   }
   // The ETag does not count: some stores give each upload of the same bytes another one.

@@ -210,6 +210,15 @@ describe("refusing redis", () => {
       await redis("DEL", shop.key);
     });
 
+    test("P9: a lock that is closed is no outage, in which an order would run without it", async () => {
+      const guard = { onUnavailable: "proceed", idempotency: {} } as const;
+      const shop = await openShop({ framework, handler, guard });
+      await shop.lock.close();
+      const headers = { "idempotency-key": "a-key" };
+      expect((await shop.submit({ headers }).reply).status).toBe(503);
+      expect(shop.work.started).toBe(0);
+    });
+
     // Each way in which the permission may lack, and each choice for an outage.
     test.each([
       ["eval", "reject"],

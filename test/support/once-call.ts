@@ -286,6 +286,18 @@ function endsEveryCall(openStore: () => LockStore): void {
       expect(await under).toMatchObject({ value: 7 });
       await closing;
     });
+
+    test("is waited for by its repeat, also on a lock that is closed meanwhile", async () => {
+      const [lock, user] = [open(), freshUser()];
+      const first = await begun(lock, user);
+      const repeat = lock.once(user, submission, never, { waitMs: 30_000 });
+      await until(() => lock.stats().waiting === 1, { what: "the repeat to wait" });
+      const closing = lock.close({ timeoutMs: 30_000 });
+      first.end(7);
+      expect(await repeat).toMatchObject({ value: 7, replayed: true });
+      await closing;
+      expect(lock.stats()).toMatchObject({ held: 0, waiting: 0 });
+    });
   });
 }
 

@@ -1,8 +1,13 @@
 import { randomBytes } from "node:crypto";
-import { describe, expect, test } from "vitest";
+import { runInNewContext } from "node:vm";
+import { afterEach, describe, expect, test } from "vitest";
+import { MemoryStore } from "../../src/index.ts";
 import { decodeRecord, encodeRecord, type RecordContent } from "../../src/lock/record.ts";
 import { Seal } from "../../src/lock/seal.ts";
-import { hash22, noFingerprint } from "../../src/lock/submission.ts";
+import { hash22, identify, noFingerprint } from "../../src/lock/submission.ts";
+import { closeLocks, openLock } from "../support/locks.ts";
+
+afterEach(closeLocks);
 
 const [old, newest, other] = [randomBytes(32), randomBytes(32), randomBytes(32)];
 const command = {
@@ -46,6 +51,25 @@ describe("rule 27: a sealed record", () => {
     key.fill(0);
     const record = encodeRecord(command, content, 1_760_000_000_000, ring) as Buffer;
     expect(open(record, [newest]).answer.status).toBe(201);
+  });
+
+  test("is sealed with a key of another realm, as a test in jsdom has it", () => {
+    const keys: Uint8Array[] = [runInNewContext("new Uint8Array(32)")];
+    expect(keys[0]).not.toBeInstanceOf(Uint8Array);
+    expect(new Seal({ keys }).hashesOf("a", "b").id).toHaveLength(22);
+  });
+
+  test("is looked up under the id that was asked for, where no key opens it", async () => {
+    const store = new MemoryStore();
+    const [lock, another] = [old, other].map((key) =>
+      openLock({ store, seal: { keys: [key], idKey: old } }),
+    );
+    const { id } = identify("42", { id: "cart 7" });
+    await lock?.once("42", { id: "cart 7" }, () => 7);
+    const found = { outcome: "completed", id };
+    expect(await lock?.lookUp("42", { id })).toMatchObject(found);
+    const unreadable = { answer: { unreadable: "sealed with another key" } };
+    expect(await another?.lookUp("42", { id })).toMatchObject({ ...found, ...unreadable });
   });
 
   test("shows its head, and nothing behind that", () => {

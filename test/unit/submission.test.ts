@@ -79,6 +79,18 @@ test("a guard's submission is refused with a fingerprint that is not 22 characte
   await expect(lock.acquireOrWait("42", { identity }, 0)).rejects.toThrow("identity.fingerprint");
 });
 
+test.each<[string, unknown[], string]>([
+  ["no options", [], "acquireOrWait options: "],
+  ["no identity", [{ identity: null }, 0], "identity.id: "],
+  ["no time", [{ identity: { id: "x".repeat(22) } }], "waitMs: "],
+  ["a time that is no number", [{ identity: { id: "x".repeat(22) } }, Number.NaN], "waitMs: "],
+  ["a time that is too long", [{ identity: { id: "x".repeat(22) } }, 30_001], "waitMs: "],
+])("acquireOrWait is refused with %s", async (_name, given, said) => {
+  const lock = openLock({ store: new MemoryStore() });
+  const asked = lock.acquireOrWait as (...args: unknown[]) => Promise<unknown>;
+  await expect(asked.call(lock, "42", ...given)).rejects.toThrow(said);
+});
+
 test("1 024 characters are an id", () => {
   expect(resolve({ id: "ä".repeat(1_024) }).hashes.id).toHaveLength(22);
 });

@@ -68,10 +68,10 @@ function batchesOf(connections: ConnectionPair, acknowledge: Acknowledge | undef
     acquire: new CommandBatch(acquireCommand, connections, acknowledge, calls),
     acquireOnce: new CommandBatch(acquireOnceCommand, connections, acknowledge, calls),
     lookUp: new CommandBatch(lookUpCommand, connections),
+    outlive: new CommandBatch(outliveCommand, connections),
     inspect: new CommandBatch(inspectCommand, connections),
     free: new CommandBatch(freeCommand, connections),
     forget: new CommandBatch(forgetCommand, connections),
-    outlive: new CommandBatch(outliveCommand, connections),
   };
 }
 
