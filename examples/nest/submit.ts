@@ -106,8 +106,8 @@ export class SubmitLifecycle
   /** A connection that is silent keeps a server open: for its keep-alive, or without an end. */
   beforeApplicationShutdown(): void {
     const server = this.host.httpAdapter.getHttpServer();
-    setInterval(() => server.closeIdleConnections(), 50).unref();
-    setTimeout(() => server.closeAllConnections(), 10_000).unref();
+    setInterval(() => server.closeIdleConnections?.(), 50).unref();
+    setTimeout(() => server.closeAllConnections?.(), 10_000).unref();
   }
 
   async onApplicationShutdown(): Promise<void> {

@@ -259,6 +259,23 @@ describe("a quick start", () => {
       expect(await lock.inspect(user)).toEqual({ state: "free" });
     },
   );
+
+  test("shuts down on HTTP/2, and an order under way is answered", async () => {
+    const port = await freePort();
+    const orders = `import { connect } from "node:http2";
+const session = connect("http://127.0.0.1:${port}"); // stays open
+const json = { "content-type": "application/json", "x-user-id": "http2" };
+const order = session.request({ ":method": "POST", ":path": "/orders", ...json });
+order.end('{"token":"${freshUser()}"}');
+order.on("response", ({ ":status": status }) => console.log(\`answered \${status}\`));
+await sleep(200);
+process.kill(process.pid, "SIGTERM");`;
+    const onHttp2 = onFastify.replace("Fastify()", "Fastify({ http2: true })");
+    const code = onHttp2 + onItsServer.replace("10_000", "2_000") + orders;
+    project.write("http2.mjs", code);
+    const printed = await project.run("http2.mjs", { PORT: `${port}`, REDIS_URL: redis.url });
+    expect(printed).toContain("answered 201");
+  });
 });
 
 describe("answers in your own format", () => {
@@ -384,6 +401,18 @@ else redis.disconnect();
     project.write("shutdown.ts", neverAnswering + shown.replace("10_000", "500"));
     const ended = project.run("shutdown.ts", { PORT: `${port}`, REDIS_URL: redis.url });
     expect(await ended).not.toContain("charged");
+  });
+
+  test("shuts down with a WebSocket that stays open, within its bound", async () => {
+    const [port, shown] = [await freePort(), page("docs/operations/deploying.md")];
+    const opens = `connect(Number(process.env["PORT"]))
+  .once("data", () => process.kill(process.pid, "SIGTERM"))
+  .write("GET / HTTP/1.1\\r\\nHost: a\\r\\nConnection: Upgrade\\r\\nUpgrade: websocket\\r\\n\\r\\n");`;
+    const code = `import { connect } from "node:net";${neverAnswering.replace(/fetch\(url.*/, opens)}
+server.on("upgrade", (_req, socket) => socket.write("HTTP/1.1 101 Switching\\r\\n\\r\\n"));
+${shown.blockUnder("Shutting down").replace("10_000", "500")}`;
+    project.write("websocket.ts", code);
+    await project.run("websocket.ts", { PORT: `${port}`, REDIS_URL: redis.url });
   });
 
   test.each([
