@@ -82,7 +82,7 @@ afterEach(async () => {
 
 async function begin(given: Partial<ShopSetting> = {}): Promise<string> {
   const usual = { beforeMs: 300, afterMs: 0, declines: 0, waitMs: 0, leaves: true } as const;
-  await shop.begin({ framework: "express", ...usual, ...given });
+  await shop.begin({ framework: "express", isPatient: true, ...usual, ...given });
   shop.received = 0;
   return freshUser();
 }
@@ -131,7 +131,7 @@ describe.each(["express", "fetch"] as const)("a checkout with submitOnce, on %s"
 
   test.each([2, 10])("%i clicks are one order", async (clickCount) => {
     // Longer than ten clicks take: one behind the answer is a request of its own.
-    const { cart, page } = await start("", { beforeMs: 2_000, isPatient: true });
+    const { cart, page } = await start("", { beforeMs: 2_000 });
     await page.click("button", { clickCount, delay: 20, noWaitAfter: true });
     await seesOneOrder(page, cart);
     expect(shop.received).toBe(1);
@@ -222,7 +222,8 @@ describe.each(["express", "fetch"] as const)("a checkout with submitOnce, on %s"
   });
 
   test("a server that is killed in the middle, and starts again, places one order", async () => {
-    const { cart, page } = await start();
+    // Until the lock of the killed server has run out, the page waits.
+    const { cart, page } = await start("", { isPatient: false });
     await click(page);
     await arrived();
     await shop.kill();
@@ -232,7 +233,7 @@ describe.each(["express", "fetch"] as const)("a checkout with submitOnce, on %s"
   });
 
   test("a Redis that is away for 3 s delays the order", async () => {
-    const { cart, page } = await start();
+    const { cart, page } = await start("", { isPatient: false });
     await shop.takeRedisAway(true);
     await click(page);
     await says(page, /unavailable/);
@@ -291,7 +292,7 @@ describe("a browser that refuses storage", () => {
 describe.each(["express", "fetch"] as const)("a form with protectForm, on %s", (framework) => {
   const start = async () => {
     errors = [];
-    const cart = await begin({ framework, waitMs: 5_000, isPatient: true });
+    const cart = await begin({ framework, waitMs: 5_000 });
     return { cart, page: await open(`/form?cart=${cart}`) };
   };
   const idIn = (page: Page) => page.inputValue("[name=submissionId]");

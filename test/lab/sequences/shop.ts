@@ -43,7 +43,7 @@ export interface ShopSetting {
   readonly format?: "problem" | "error" | "page" | undefined;
   /** Without bodies, a repeat is a 409 that says that there is an order. */
   readonly keepsBodies?: boolean | undefined;
-  /** For pages that do not send again: no busy machine is taken for a Redis that is away. */
+  /** A busy machine is not taken for a Redis that is away, and loses no lock. */
   readonly isPatient?: boolean | undefined;
 }
 
