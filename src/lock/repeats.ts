@@ -77,9 +77,20 @@ export async function lookUp(
   let seen: Seen = { outcome: "none" };
   for (const command of commands) {
     if (seen.outcome !== "none") break;
-    seen = (await within(command.times.commandTimeoutMs, look(runtime, command))) ?? silent;
+    seen = await lookInTime(runtime, command);
   }
   return seen.outcome === "in-flight" ? { outcome: "in-flight" } : (seen as LookUp);
+}
+
+/** Looks again for `commandTimeoutMs`: a client that is not connected yet has sent nothing. */
+async function lookInTime(runtime: LockRuntime, command: LockCommand): Promise<Seen> {
+  const endsAt = performance.now() + command.times.commandTimeoutMs;
+  for (let round = 0; ; round++) {
+    const seen = await within(endsAt - performance.now(), look(runtime, command));
+    if (seen !== undefined && seen.outcome !== "unknown") return seen;
+    await pauseBeforeRetry(round, endsAt);
+    if (performance.now() >= endsAt) return silent;
+  }
 }
 
 /** The most callers that may wait for one submission, so as not to starve others, and in all. */

@@ -119,8 +119,12 @@ export class LockRuntime {
     this.watchdogs = new TimerWheel(Math.max(1, Math.min(times.ttlMs / 200, 50)), false);
   }
 
-  /** Rule 14: live leases and their repeats get `timeoutMs`, then completes and retires `2 × acquireTimeoutMs`. */
+  /**
+   * Rule 14: live leases and their repeats get `timeoutMs`. Retires get `2 × acquireTimeoutMs`;
+   * completes as well, and what is left of `timeoutMs`.
+   */
   async drain(timeoutMs: number): Promise<void> {
+    const endsAt = performance.now() + timeoutMs;
     const drained = this.active.wait();
     // A caller that waits for a run sees its end in a look that comes later.
     const ended = drained.then(() => this.waiting.wait());
@@ -128,10 +132,14 @@ export class LockRuntime {
     this.isDrained = true;
     for (const lease of this.watchdogs.armed()) lease.lose("closed");
     // Attempts that are still under way may have owner ids to retire.
-    const retired = drained.then(() => this.completes.wait()).then(() => this.releases.wait());
+    const recorded = drained.then(() => this.completes.wait());
+    const retired = recorded.then(() => this.releases.wait());
     // Wait for the traces, too: the application closes its connections next.
     const settled = retired.then(() => this.traces.wait());
-    await within(2 * this.times.acquireTimeoutMs, settled);
+    const leastMs = 2 * this.times.acquireTimeoutMs;
+    // Without its record an order may run again, and what is not retired runs out.
+    const restMs = Math.max(leastMs, endsAt - performance.now());
+    await Promise.all([within(restMs, recorded), within(leastMs, settled)]);
     for (const complete of this.completeTimers.armed()) complete.drop();
     // A `complete` or `release` that is called later is still sent, but keeps no process alive.
     this.completeTimers.unref();

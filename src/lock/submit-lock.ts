@@ -284,8 +284,9 @@ export class SubmitLock {
   /**
    * Ends this lock: new attempts are unavailable at once; leases, and calls that wait for the end of
    * a submission, go on until `timeoutMs` are over (then leases are lost); completes and retires get
-   * another `2 × acquireTimeoutMs`. Connections are closed only if the store opened them itself. Never
-   * rejects because of Redis; a second call waits for the first.
+   * `2 × acquireTimeoutMs` then, and completes the rest of `timeoutMs`. Connections are closed only
+   * if the store opened them itself. Never rejects because of Redis; a second call waits for the
+   * first.
    * @throws InvalidOptionError, as a rejection.
    */
   async close(options: CloseOptions = {}): Promise<void> {

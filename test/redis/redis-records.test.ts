@@ -109,6 +109,16 @@ describe.each(clusterClients)("records on a Cluster, with $name", ({ connect }) 
 });
 
 describe.each(redisClients)("records on one server, with $name", ({ connect, rights = [] }) => {
+  test("are found by the first call of a process, whose client is connecting", async () => {
+    const [user, submission] = [freshUser(), { id: "cart 7" }];
+    const open = () => lockOn(Promise.resolve(connect(sharedRedisPort())));
+    await (await open()).once(user, submission, () => 7);
+    const found = { outcome: "completed", answer: { returned: { value: 7 } } };
+    for (let calls = 1; calls <= 5; calls++) {
+      expect(await (await open()).lookUp(user, { submission })).toMatchObject(found);
+    }
+  });
+
   const connected = (options: object = {}) => untilReady(connect(sharedRedisPort(), options));
 
   test.each([...prefixes, ...impossible.map((prefix) => [prefix, prefix] as const)])(

@@ -115,6 +115,20 @@ describe("rule 14: close and what is being completed", () => {
     expect(retire).toMatchObject([{ outcome: "final" }]);
   });
 
+  test("what is unanswered has all of timeoutMs to be recorded", async () => {
+    const times = { ttlMs: 2_000, acquireTimeoutMs: 300, commandTimeoutMs: 50 };
+    const { lock, proxy, lease } = await openOrder(times);
+    await proxy.refuse(true);
+    proxy.resetAll();
+    const completing = lease.complete(answer);
+    const closing = lock.close({ timeoutMs: 30_000 });
+    // Longer than 2 × acquireTimeoutMs.
+    await sleep(1_500);
+    await proxy.refuse(false);
+    expect(await completing).toBe("recorded");
+    await closing;
+  });
+
   test("after 2 × acquireTimeoutMs it drops what is unanswered, says so, and leaves the lock to run out", async () => {
     const times = { ttlMs: 2_000, acquireTimeoutMs: 300, commandTimeoutMs: 50 };
     const { lock, proxy, client, redis, user, lease } = await openOrder(times);
@@ -125,7 +139,7 @@ describe("rule 14: close and what is being completed", () => {
     await until(() => client.status !== "ready", { what: "the client to notice" });
     const completing = lease.complete(answer);
     const from = performance.now();
-    await lock.close();
+    await lock.close({ timeoutMs: 0 });
     const took = performance.now() - from;
     expect(took).toBeGreaterThanOrEqual(2 * 300 - 1);
     expect(took).toBeLessThan(2_000);
