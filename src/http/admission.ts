@@ -172,8 +172,8 @@ async function decide<Source, Args extends unknown[]>(
         return fail(options, exchange, cause, key, submission);
       }
       // "proceed" runs no repeat that this process knows: its first run may have placed the order. A
-      // closed lock is no outage: another process has the locks, and this one knows none of them.
-      const isOutage = !isSubmitLockError(cause) || cause.code !== "SUBMIT_LOCK_CLOSED";
+      // closed lock is no outage: Redis has the locks, and this order would run without one.
+      const isOutage = cause.code !== "SUBMIT_LOCK_CLOSED";
       if (options.onUnavailable === "proceed" && isOutage && isRepeat !== true) {
         return isTooLate(exchange) ? gone : { kind: "unlocked", submission };
       }

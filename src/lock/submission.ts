@@ -93,8 +93,8 @@ export function resolveIdentity(
   acquireTimeoutMs: number,
   seal: Seal | undefined,
 ): ResolvedSubmission {
-  const { fingerprint = noFingerprint } = Object(identity);
-  const id = checkId("identity.id", Object(identity).id);
+  const { id, fingerprint = noFingerprint } = Object(identity);
+  checkId("identity.id", id);
   checkId("identity.fingerprint", fingerprint);
   return {
     identity,

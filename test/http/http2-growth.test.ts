@@ -2,11 +2,11 @@ import { type EventEmitter, once } from "node:events";
 import { connect, type Http2Server, type ServerHttp2Session } from "node:http2";
 import type { Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
-import { getHeapSpaceStatistics, setFlagsFromString } from "node:v8";
-import { runInNewContext } from "node:vm";
+import { getHeapSpaceStatistics } from "node:v8";
 import { afterEach, describe, expect, test } from "vitest";
 import { RedisStore } from "../../src/index.ts";
 import { closeClients, ioredis6 } from "../support/clients.ts";
+import { collectGarbage } from "../support/garbage.ts";
 import { freshUser } from "../support/ids.ts";
 import { closeLocks, openLock } from "../support/locks.ts";
 import { sharedRedisPort } from "../support/redis-server.ts";
@@ -31,9 +31,6 @@ afterEach(async () => {
   await closeLocks();
   closeClients();
 });
-
-setFlagsFromString("--expose-gc");
-const collectGarbage = runInNewContext("gc") as () => void;
 
 /**
  * What stays in the heap, in bytes. The last requests end first, and an object that is held weakly

@@ -1,16 +1,12 @@
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import { setTimeout as sleep } from "node:timers/promises";
 import { format, inspect } from "node:util";
-import { setFlagsFromString } from "node:v8";
-import { runInNewContext } from "node:vm";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { type Lease, MemoryStore, type SubmitLock } from "../../src/index.ts";
 import { UserLease } from "../../src/lock/lease.ts";
+import { collectGarbage } from "../support/garbage.ts";
 import { freshUser } from "../support/ids.ts";
 import { acquired, closeLocks, leaseOf, openLock } from "../support/locks.ts";
-
-setFlagsFromString("--expose-gc");
-const collectGarbage = runInNewContext("gc") as () => void;
 
 afterEach(closeLocks);
 

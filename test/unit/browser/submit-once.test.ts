@@ -1,6 +1,5 @@
-import { setFlagsFromString } from "node:v8";
-import { runInNewContext } from "node:vm";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { collectGarbage } from "../../support/garbage.ts";
 import { Page, TabStorage } from "../../support/page.ts";
 import {
   type Answer,
@@ -18,9 +17,6 @@ const problem = (code: string) => ({ title: "…", code });
 const coded = (code: string) => ({ "submit-lock-code": code });
 const inFlight: Answer = [409, problem("idempotency_in_flight")];
 const order = { method: "POST", body: '{"cart":17}', headers: { "content-type": "text/plain" } };
-
-setFlagsFromString("--expose-gc");
-const collectGarbage = runInNewContext("gc") as () => void;
 
 let server: ScriptedServer;
 const pages = new Set<Page>();
