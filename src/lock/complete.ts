@@ -36,6 +36,7 @@ export class Completing extends UntilAnswered<CompleteRequest, CompleteReply, Co
   readonly #record: RecordBytes;
   readonly #expiresAtMs: number;
   readonly #cooldownUntilMs: number;
+  readonly #isValid: () => boolean;
   readonly #message: Pick<CompleteMessage, "submission" | "heldMs" | "length" | "bodyDropped">;
 
   constructor(
@@ -45,6 +46,7 @@ export class Completing extends UntilAnswered<CompleteRequest, CompleteReply, Co
     storeTimeMs: number,
     cooldownMs: number,
     heldMs: number,
+    isValid: () => boolean,
     onCompleted: OnCompleted,
   ) {
     const { identity, retainMs, submission, times } = command;
@@ -64,6 +66,7 @@ export class Completing extends UntilAnswered<CompleteRequest, CompleteReply, Co
     super(runtime, command, "complete", runtime.completeTimers, reportMs, giveUpMs, onCompleted);
     this.#message = { submission: identity?.id, heldMs, length: record.length, bodyDropped };
     this.#record = record;
+    this.#isValid = isValid;
     this.#expiresAtMs = storeTimeMs + retainMs;
     this.#cooldownUntilMs = cooldownMs === 0 ? 0 : storeTimeMs + cooldownMs;
   }
@@ -93,7 +96,10 @@ export class Completing extends UntilAnswered<CompleteRequest, CompleteReply, Co
     if (kind === "unrecordable") {
       this.lastFailure = { kind: "rejected", cause: ownError(notARecord), misconfigured: false };
     }
-    this.end(kind === "unrecordable" ? "unconfirmed" : kind);
+    // Rule 8: on a Cluster, an earlier try may have let the lock go behind this one's record.
+    const isOurDoing = kind === "late" && this.isAmbiguous && this.#isValid();
+    if (isOurDoing) this.end("recorded");
+    else this.end(kind === "unrecordable" ? "unconfirmed" : kind);
     // Rule 17: retire requests in flight only now, when the record is written or never will be.
     if (!this.command.inFlight.isEmpty) new Releasing(this.runtime, this.command).begin();
   }

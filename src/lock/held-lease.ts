@@ -195,13 +195,15 @@ export class HeldLease extends Timer {
   complete(content: RecordContent, cooldownMs: number, onCompleted: OnCompleted): void {
     const now = this.clock.now();
     const isLost = this.#lost !== undefined;
+    const isValid = () => !isLost && this.clock.now() < this.validity.validUntil;
     const completing = new Completing(
       this.runtime,
       this.command,
       content,
       this.#storeTimeMs(),
-      isLost || now >= this.validity.validUntil ? 0 : cooldownMs,
+      isValid() ? cooldownMs : 0,
       now - this.validity.startedAt,
+      isValid,
       (outcome, cause) => {
         if (!isLost) this.#unwatch();
         onCompleted(outcome, cause);

@@ -109,6 +109,28 @@ test("a complete that threw is tried again, and its lock is held until then", as
   expect(foundBy(await submit(lock, user))).toBe("order 7");
 });
 
+test.each([true, false])(
+  "rule 8: a complete that finds its lock gone, where an earlier try may have let it go: %s",
+  async (isTriedBefore) => {
+    class MovingStore extends MemoryStore {
+      isFirst = isTriedBefore;
+
+      override complete(request: CompleteRequest): void {
+        if (this.isFirst) {
+          this.isFirst = false;
+          request.answer({ kind: "unknown", cause: new Error("no answer") });
+          return;
+        }
+        const { command } = request;
+        this.release({ command, deadlineMs: undefined, cooldownUntilMs: 0, answer: () => {} });
+        super.complete(request);
+      }
+    }
+    const lease = await submissionOf(openLock({ store: new MovingStore() }), freshUser());
+    expect(await lease.complete(answer)).toBe(isTriedBefore ? "recorded" : "late");
+  },
+);
+
 describe("a store that has locks and no more", () => {
   const memory = new MemoryStore();
   const lockOnly: LockStore = {
