@@ -6,8 +6,10 @@ import { BaseSequencer, type TestSpecification } from "vitest/node";
 const browser = ["test/lab/browser/**/*.test.ts"];
 const recipes = ["test/lab/recipes/*.test.ts"];
 const site = ["test/lab/site/*.test.ts"];
-// What installs the tarball, or has a PostgreSQL of its own in every process that it starts.
+// What installs the tarball, has a PostgreSQL of its own in every process that it starts, or answers
+// thousands of requests to measure what they leave.
 const heavy = [
+  "test/http/http2-growth.test.ts",
   "test/package/consumers.test.ts",
   "test/package/node-redis.test.ts",
   "test/docs/examples/**/*.test.ts",

@@ -26,7 +26,7 @@ const fencingSql = {
   claim: statement("UPDATE carts SET fence"),
 } as const;
 
-describe("fencing", () => {
+describe("a shop's own database", () => {
   let db: PGlite;
   beforeAll(async () => {
     db = new PGlite();
@@ -128,5 +128,19 @@ describe("fencing", () => {
     expect(await rowsOf(fencingSql.claim, closed, inAnHour)).toBe(1);
     expect(await rowsOf(fencingSql.claim, closed, Date.now() * 1_000)).toBe(0);
     expect(await rowsOf(fencingSql.claim, next, Date.now() * 1_000)).toBe(1);
+  });
+
+  test("without the table: a second run gets no row", async () => {
+    await db.exec(
+      "CREATE TEMP TABLE orders (number serial, user_id text, submission_id text UNIQUE)",
+    );
+    const insert = statement("INSERT INTO orders");
+    for (const [id, rows] of [
+      ["one", 1],
+      ["one", 0],
+      ["two", 1],
+    ] as const) {
+      expect(await rowsOf(insert, "ada", id)).toBe(rows);
+    }
   });
 });

@@ -111,19 +111,6 @@ app.get("/ledger", async (_req, res) => {
     expect(ledger.json).toEqual({ orders: 1, pieces: 8, messages: 1 });
   });
 
-  test("without the table: a second run gets no row", async () => {
-    const code = `import { PGlite } from "@electric-sql/pglite";
-const db = new PGlite();
-await db.exec("CREATE TABLE orders (number serial, user_id text, submission_id text UNIQUE)");
-const insert = ${JSON.stringify(transaction.blockUnder("Without the table", "sql"))};
-for (const id of ["one", "one", "two"]) {
-  console.log((await db.query(insert, ["ada", id])).rows.length);
-}
-`;
-    project.write("without-the-table.ts", code);
-    expect(await project.run("without-the-table.ts")).toBe("1\n0\n1\n");
-  });
-
   test("your own database: a replay shows the order, and Redis holds no body", async () => {
     const submit = await serve("Answers from your own database", placing);
     const user = freshUser();

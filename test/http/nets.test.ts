@@ -7,13 +7,13 @@ import { sharedRedisPort } from "../support/redis-server.ts";
 
 // `npm run lab -- fail-anywhere` takes more programs, and every major of a framework.
 test("P1 and P5: each foreign call fails in each way, and strands nobody", async () => {
-  const haul = await cast("fail-anywhere", { runs: 120, seed: 20_260_101, isStrict: false });
+  const haul = await cast("fail-anywhere", { runs: 60, seed: 20_260_101, isStrict: false });
   if (haul.failure !== undefined) expect.fail(story("fail-anywhere", haul));
 });
 
 // `npm run lab -- linear-cost` takes more texts, stricter bounds and every major of a framework.
 test("P6: what a client sends costs time that grows with its length and no faster", async () => {
-  const haul = await cast("linear-cost", { runs: 200, seed: 20_260_101, isStrict: false });
+  const haul = await cast("linear-cost", { runs: 100, seed: 20_260_101, isStrict: false });
   if (haul.failure !== undefined) expect.fail(story("linear-cost", haul));
 });
 
@@ -22,14 +22,14 @@ test.each(families)(
   "P8 and P9: a guard changes no answer, and a repeat is the first answer, on %s",
   async (family) => {
     // Koa leaves a response open whose head was flushed before its body, which takes seconds to see.
-    const runs = family === "koa" ? 15 : 40;
+    const runs = family === "koa" ? 10 : 20;
     const haul = await cast("same-answer", { runs, seed: 20_260_101, isStrict: false, family });
     if (haul.failure !== undefined) expect.fail(story("same-answer", haul, { family }));
   },
 );
 
 // `npm run lab -- browser-sequences` plays thousands, and `--table` counts other ways to order.
-const given = () => ({ runs: 40, seed: 20_260_101, shops: 6, redisPort: sharedRedisPort() });
+const given = () => ({ runs: 20, seed: 20_260_101, shops: 6, redisPort: sharedRedisPort() });
 
 test("P9: whatever happens to a page with submitOnce, its cart is one order", async () => {
   const story = await hunt("`submitOnce`", given());

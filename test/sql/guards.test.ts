@@ -1,12 +1,13 @@
 import { PGlite } from "@electric-sql/pglite";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { isSubmitLockError } from "../../src/index.ts";
-import { SubmissionTable } from "../../src/sql/index.ts";
+import { identify, type SqlExecutor, SubmissionTable } from "../../src/sql/index.ts";
 import { newer } from "../http/frameworks.ts";
 import { codeOf, onAll, openOnce, orderKey } from "../http/once-shop.ts";
 import type { Turn } from "../http/turn.ts";
 import { ioredis6 } from "../support/clients.ts";
 import { command } from "../support/command.ts";
+import { freshUser } from "../support/ids.ts";
 import { forTest, startRedis } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
 
@@ -41,6 +42,32 @@ async function cupsOf(buyer: string): Promise<number[]> {
   ]);
   return rows.map(({ cups }) => cups);
 }
+
+test("a Transaction of PGlite is an executor as it is, and PGlite itself is refused", async () => {
+  const buyer = freshUser();
+  const submission = identify(buyer, { id: "order", fingerprint: "one cup" });
+  const place = async (tx: SqlExecutor) => {
+    await tx.query("INSERT INTO orders (buyer, cups) VALUES ($1, 1)", [buyer]);
+    return "placed";
+  };
+  const order = (of = submission) => db.transaction((tx) => table.once(tx, of, () => place(tx)));
+  const required = { code: "SUBMIT_LOCK_TRANSACTION_REQUIRED" };
+  await expect(table.once(db, submission, () => place(db))).rejects.toMatchObject(required);
+  expect(await cupsOf(buyer)).toEqual([]);
+  const failed = db.transaction((tx) =>
+    table.once(tx, submission, async () => {
+      await place(tx);
+      throw new Error("declined");
+    }),
+  );
+  await expect(failed).rejects.toThrow("declined");
+  expect(await order()).toEqual({ value: "placed", replayed: false, ageMs: 0 });
+  expect(await order()).toMatchObject({ value: "placed", replayed: true });
+  const other = identify(buyer, { id: "order", fingerprint: "two cups" });
+  await expect(order(other)).rejects.toMatchObject({ code: "SUBMIT_LOCK_MISMATCHED" });
+  expect(await cupsOf(buyer)).toEqual([1]);
+  expect(await table.prune(db, { olderThanMs: 86_400_000 })).toBe(false);
+});
 
 const frameworks = [...onAll, ...newer].filter((each, at, all) => all.indexOf(each) === at);
 

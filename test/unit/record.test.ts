@@ -75,7 +75,8 @@ describe("a record", () => {
     for (const body of [text, Buffer.from(text)]) {
       const record = encode({ status: 201, body });
       expect(Buffer.byteLength(record)).toBeLessThan(Buffer.byteLength(text) + 200);
-      expect(decode(record).answer.body).toEqual(Buffer.from(text));
+      // `toEqual` takes a second for it.
+      expect(Buffer.from(text).equals(decode(record).answer.body ?? Buffer.of())).toBe(true);
     }
   });
 
@@ -128,7 +129,7 @@ describe("a body", () => {
   test("of any string is what HTTP would send", () => {
     fc.assert(
       fc.property(fc.string({ unit: "binary" }), (body) => {
-        expect(bodyOf(body)).toEqual(Buffer.from(body));
+        expect(Buffer.from(body).equals(bodyOf(body) ?? Buffer.of(0))).toBe(true);
       }),
     );
     expect(bodyOf("half \ud800 a character")).toEqual(Buffer.from("half \ufffd a character"));
