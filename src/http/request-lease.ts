@@ -1,3 +1,4 @@
+import { AsyncResource } from "node:async_hooks";
 import { isSubmitLockError, type LockLostError } from "../errors.ts";
 import { type RefusalMessage, refusalChannel } from "../lock/channels.ts";
 import { type Lease, UserLease } from "../lock/lease.ts";
@@ -6,6 +7,7 @@ import { setTimeout } from "../time.ts";
 import { textOfThrown, warnOnce } from "../validation.ts";
 import type { ResolvedGuardOptions } from "./options.ts";
 import type { Capture, Exchange } from "./port.ts";
+import type { StorePolicy } from "./public.ts";
 import { hasLongHeaders, isStored } from "./stored-answer.ts";
 import { done, IdentifiedSubmission } from "./submission.ts";
 
@@ -24,6 +26,7 @@ export class RequestLease {
   readonly lease: Lease;
   readonly options: HoldOptions;
   readonly submission: IdentifiedSubmission | undefined;
+  #store: StorePolicy = "success";
   #capture: Capture | undefined;
   #isHeld = true;
   #running = 0;
@@ -44,6 +47,9 @@ export class RequestLease {
     this.options = options;
     this.submission = submission;
     if (submission !== undefined) {
+      const { store = "success" } = options.idempotency ?? {};
+      // The response, or the lease, may end outside of the request's context.
+      this.#store = typeof store === "function" ? AsyncResource.bind(store) : store;
       IdentifiedSubmission.acquired(submission, lease);
       UserLease.onLost(lease, () => this.#recordNow());
     }
@@ -179,9 +185,8 @@ export class RequestLease {
   }
 
   #isKept(answer: AnswerToStore): boolean {
-    const { idempotency } = this.options;
     try {
-      return idempotency !== undefined && isStored(idempotency.store, answer);
+      return isStored(this.#store, answer);
     } catch (error) {
       // The response is over, so only a warning is possible.
       warnOnce(

@@ -1,3 +1,5 @@
+import { AsyncLocalStorage } from "node:async_hooks";
+import { randomUUID } from "node:crypto";
 import { createServer } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
 import express from "express";
@@ -13,9 +15,9 @@ import { type Framework, newest, newestOnBoth, writesByHand } from "./frameworks
 import { gate } from "./gate.ts";
 import { listen, openClient, type Reply } from "./http-client.ts";
 import { anotherCopy, sessionLayer } from "./layers.ts";
-import { codeOf, openOnce, orderKey } from "./once-shop.ts";
+import { codeOf, everywhere, openOnce, orderKey } from "./once-shop.ts";
 import { sharedRedis } from "./shop.ts";
-import type { Turn } from "./turn.ts";
+import type { Layer, Turn } from "./turn.ts";
 
 afterEach(closeLocks);
 
@@ -276,3 +278,36 @@ test("P9: so it is with a lock of another copy of the package", async () => {
   const { headers, status } = await retried(submit);
   expect([status, headers["idempotent-replayed"], runs]).toEqual([201, "true", 1]);
 });
+
+test.each(everywhere)(
+  "a store policy runs in its request's context, at the answer and at the loss, on $name",
+  async (framework) => {
+    const context = new AsyncLocalStorage<string>();
+    const layer: Layer = {
+      express: () => (_req, _res, next) => context.run("shop 7", next),
+      koa: () => (_ctx, next) => context.run("shop 7", next),
+    };
+    const seen: unknown[] = [];
+    const store = () => {
+      seen.push(context.getStore());
+      return true;
+    };
+    const once = await openOnce({
+      ...{ framework, times, outside: [layer], guard: { idempotency: { store } } },
+      async handler(turn, run) {
+        if (run === 1) {
+          turn.answer(201, { run });
+          return;
+        }
+        answerNow(turn);
+        await isLost(turn);
+      },
+    });
+    expect((await once.submit({ key: randomUUID() })).status).toBe(201);
+    await once.whenKept(1);
+    await once.submit({ key: randomUUID() });
+    await once.whenKept(2);
+    expect(new Set(seen)).toEqual(new Set(["shop 7"]));
+    expect(seen.length).toBeGreaterThanOrEqual(2);
+  },
+);
