@@ -11,6 +11,7 @@ import { command } from "../../support/command.ts";
 import { freePort } from "../../support/free-port.ts";
 import { type RedisServer, startRedis } from "../../support/redis-server.ts";
 import { until } from "../../support/until.ts";
+import { ownDatabase } from "./own-database.ts";
 import { runExample } from "./run-example.ts";
 
 const redisServers: RedisServer[] = [];
@@ -78,7 +79,8 @@ describe.concurrent("the checkout", () => {
       const [, file] = given;
       const redis = await startRedis();
       redisServers.push(redis);
-      const example = runExample(file, { env: { PORT: "0", REDIS_URL: redis.url } });
+      const env = { PORT: "0", REDIS_URL: redis.url, ...(await ownDatabase()) };
+      const example = runExample(file, { env });
       const url = await urlOf(example);
       await example.prints(/it is your turn/);
       expect(example.output()).toContain(`in Redis at ${redis.url}`);
@@ -140,7 +142,8 @@ describe.concurrent("the checkout", () => {
 
   test("ends with an error when the play goes wrong", async () => {
     const file = fileURLToPath(new URL("./unguarded-checkout.ts", import.meta.url));
-    const example = runExample(file, { args: ["--once"], env: { PORT: "0" } });
+    const env = { PORT: "0", ...(await ownDatabase()) };
+    const example = runExample(file, { args: ["--once"], env });
     expect(await example.ended).toBe(1);
     expect(example.output()).toContain("expected one 201 and nine 409 with Retry-After, got");
     expect(example.output()).not.toContain("All of it went as it should");

@@ -7,6 +7,7 @@ import { endAll, type Program } from "../../support/child.ts";
 import { type RedisServer, startRedis } from "../../support/redis-server.ts";
 import { startPostgres } from "../../support/sql-servers.ts";
 import { until } from "../../support/until.ts";
+import { ownDatabase } from "./own-database.ts";
 import { runExample } from "./run-example.ts";
 
 const servers: Pick<RedisServer, "stop">[] = [];
@@ -65,7 +66,7 @@ test.concurrent.each(shops)(
     const redis = await startRedis();
     servers.push(redis);
     const example = runExample(`examples/${name}/shop.ts`, {
-      env: { PORT: "0", REDIS_URL: redis.url },
+      env: { PORT: "0", REDIS_URL: redis.url, ...(await ownDatabase()) },
     });
     const url = await urlOf(example);
     const { agent, token, click } = await customerOf(url);

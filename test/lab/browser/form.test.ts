@@ -1,5 +1,6 @@
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { ownDatabase } from "../../docs/examples/own-database.ts";
 import { runExample } from "../../docs/examples/run-example.ts";
 import { endAll } from "../../support/child.ts";
 import { type RunningDemo, startChromium, startDemo, untilShown } from "./chromium.ts";
@@ -18,7 +19,7 @@ describe("the form without JavaScript", () => {
   let page: Page;
 
   beforeAll(async () => {
-    demo = await startDemo("examples/demo/express.ts");
+    demo = await startDemo("examples/demo/express.ts", await ownDatabase());
     browser = await startChromium({ javaScriptEnabled: false });
     page = await browser.context.newPage();
   });
@@ -76,8 +77,11 @@ describe("the form without JavaScript", () => {
 });
 
 async function open(shop: string): Promise<string> {
-  if (shop === "demo") return `${(await startDemo("examples/demo/koa.ts")).url}/form?fresh`;
-  const example = runExample(`examples/${shop}/shop.ts`, { env: { PORT: "0" } });
+  const database = await ownDatabase();
+  if (shop === "demo") {
+    return `${(await startDemo("examples/demo/koa.ts", database)).url}/form?fresh`;
+  }
+  const example = runExample(`examples/${shop}/shop.ts`, { env: { PORT: "0", ...database } });
   const [, url = ""] = await example.prints(/(http:\/\/127\.0\.0\.1:\d+)\n/);
   return url;
 }

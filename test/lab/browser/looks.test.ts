@@ -1,12 +1,13 @@
 import type { BrowserContext, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { problemFor, type RefusalReason } from "../../../src/problem.ts";
+import { ownDatabase } from "../../docs/examples/own-database.ts";
 import { type RunningDemo, startChromium, startDemo, untilShown } from "./chromium.ts";
 import { objections, Visitor } from "./visitor.ts";
 
 let demo: RunningDemo;
 beforeAll(async () => {
-  demo = await startDemo("examples/demo/express.ts");
+  demo = await startDemo("examples/demo/express.ts", await ownDatabase());
 });
 afterAll(async () => {
   expect(await demo?.end(), demo?.output()).toBe(0);

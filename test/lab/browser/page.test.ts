@@ -1,5 +1,6 @@
 import type { BrowserContext } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { ownDatabase } from "../../docs/examples/own-database.ts";
 import { type RunningDemo, startChromium, startDemo, untilShown } from "./chromium.ts";
 import { Visitor } from "./visitor.ts";
 
@@ -12,7 +13,7 @@ describe.each([
   let visitor: Visitor;
 
   beforeAll(async () => {
-    demo = await startDemo(file);
+    demo = await startDemo(file, await ownDatabase());
     browser = await startChromium();
     visitor = await Visitor.at(browser.context, demo.url);
   });
