@@ -26,7 +26,7 @@ export class RequestLease {
   readonly lease: Lease;
   readonly options: HoldOptions;
   readonly submission: IdentifiedSubmission | undefined;
-  #store: StorePolicy = "success";
+  #store: StorePolicy | undefined;
   #capture: Capture | undefined;
   #isHeld = true;
   #running = 0;
@@ -47,7 +47,7 @@ export class RequestLease {
     this.options = options;
     this.submission = submission;
     if (submission !== undefined) {
-      const { store = "success" } = options.idempotency ?? {};
+      const store = options.idempotency?.store;
       // The response, or the lease, may end outside of the request's context.
       this.#store = typeof store === "function" ? AsyncResource.bind(store) : store;
       IdentifiedSubmission.acquired(submission, lease);
@@ -186,7 +186,7 @@ export class RequestLease {
 
   #isKept(answer: AnswerToStore): boolean {
     try {
-      return isStored(this.#store, answer);
+      return this.#store !== undefined && isStored(this.#store, answer);
     } catch (error) {
       // The response is over, so only a warning is possible.
       warnOnce(

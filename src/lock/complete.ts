@@ -36,7 +36,6 @@ export class Completing extends UntilAnswered<CompleteRequest, CompleteReply, Co
   readonly #record: RecordBytes;
   readonly #expiresAtMs: number;
   readonly #cooldownUntilMs: number;
-  readonly #isValid: () => boolean;
   readonly #message: Pick<CompleteMessage, "submission" | "heldMs" | "length" | "bodyDropped">;
 
   constructor(
@@ -63,10 +62,10 @@ export class Completing extends UntilAnswered<CompleteRequest, CompleteReply, Co
     const record = bodyDropped ? encode({ ...content, body: undefined, json: undefined }) : whole;
     const reportMs = patienceMs(times);
     const giveUpMs = Math.max(reportMs, times.maxHoldMs);
-    super(runtime, command, "complete", runtime.completeTimers, reportMs, giveUpMs, onCompleted);
+    const { completeTimers } = runtime;
+    super(runtime, command, "complete", completeTimers, reportMs, giveUpMs, isValid, onCompleted);
     this.#message = { submission: identity?.id, heldMs, length: record.length, bodyDropped };
     this.#record = record;
-    this.#isValid = isValid;
     this.#expiresAtMs = storeTimeMs + retainMs;
     this.#cooldownUntilMs = cooldownMs === 0 ? 0 : storeTimeMs + cooldownMs;
   }
@@ -96,10 +95,9 @@ export class Completing extends UntilAnswered<CompleteRequest, CompleteReply, Co
     if (kind === "unrecordable") {
       this.lastFailure = { kind: "rejected", cause: ownError(notARecord), misconfigured: false };
     }
-    // Rule 8: on a Cluster, an earlier try may have let the lock go behind this one's record.
-    const isOurDoing = kind === "late" && this.isAmbiguous && this.#isValid();
-    if (isOurDoing) this.end("recorded");
-    else this.end(kind === "unrecordable" ? "unconfirmed" : kind);
+    // On a Cluster, an earlier try may have let the lock go behind this one's record.
+    const outcome = kind === "late" && this.hasLetGo ? "recorded" : kind;
+    this.end(outcome === "unrecordable" ? "unconfirmed" : outcome);
     // Rule 17: retire requests in flight only now, when the record is written or never will be.
     if (!this.command.inFlight.isEmpty) new Releasing(this.runtime, this.command).begin();
   }

@@ -50,8 +50,6 @@ export abstract class UntilAnswered<
   readonly startedAt: number = performance.now();
   protected readonly runtime: LockRuntime;
   readonly command: CallerCommand;
-  /** An earlier try got no answer or `unknown`: it may have taken effect. */
-  protected isAmbiguous = false;
   protected lastFailure: NoAnswer | undefined;
   protected isDenied = false;
   protected hasEnded = false;
@@ -63,9 +61,15 @@ export abstract class UntilAnswered<
   #unanswered: Request | undefined;
   #sentAt = 0;
   #failures = 0;
+  /** An earlier try got no answer or `unknown`: it may have taken effect. */
+  #isAmbiguous = false;
+  readonly #isValid: () => boolean;
   #notBefore = 0;
 
-  /** The caller waits for `reportAfterMs`; the request is sent again until `giveUpAfterMs`. */
+  /**
+   * The caller waits for `reportAfterMs`; the request is sent again until `giveUpAfterMs`.
+   * @param isValid whether the lease could still be valid.
+   */
   constructor(
     runtime: LockRuntime,
     command: CallerCommand,
@@ -73,6 +77,7 @@ export abstract class UntilAnswered<
     timers: TimerWheel,
     reportAfterMs: number,
     giveUpAfterMs: number,
+    isValid: () => boolean,
     onReport: OnReport<Outcome> | undefined,
   ) {
     super();
@@ -82,7 +87,13 @@ export abstract class UntilAnswered<
     this.#timers = timers;
     this.#reportAfterMs = reportAfterMs;
     this.#giveUpAfterMs = giveUpAfterMs;
+    this.#isValid = isValid;
     this.#onReport = onReport;
+  }
+
+  /** Rule 8: only an earlier try can have let the lock go while the lease could still be valid. */
+  protected get hasLetGo(): boolean {
+    return this.#isAmbiguous && this.#isValid();
   }
 
   protected abstract request(): Request;
@@ -121,7 +132,7 @@ export abstract class UntilAnswered<
   }
 
   sendAgain(now: number): void {
-    this.isAmbiguous ||= this.#unanswered !== undefined;
+    this.#isAmbiguous ||= this.#unanswered !== undefined;
     this.send(now);
   }
 
@@ -134,8 +145,8 @@ export abstract class UntilAnswered<
     }
     this.lastFailure = reply;
     const now = performance.now();
-    if (reply.kind === "unknown" && !this.isAmbiguous) {
-      this.isAmbiguous = true;
+    if (reply.kind === "unknown" && !this.#isAmbiguous) {
+      this.#isAmbiguous = true;
       // The first time, send again at once: another connection may be ready.
       this.send(now);
       return;
@@ -179,7 +190,6 @@ interface Request extends ReleaseRequest {
 }
 
 interface ReleaseEnds {
-  /** Whether the lease could still be valid: then only this release can have deleted the key. */
   readonly isValid?: () => boolean;
   readonly onReleased?: OnReleased | undefined;
   readonly cooldownUntilMs?: number;
@@ -199,7 +209,6 @@ interface ReleaseEnds {
 export class Releasing extends UntilAnswered<Request, OwnedReply, ReleaseOutcome> {
   /** Whether a request of the acquire was in flight at the beginning: then this is a retire. */
   readonly #retires: boolean;
-  readonly #isValid: () => boolean;
   #cooldownUntilMs: number;
   #told: ReleaseRequest["told"];
 
@@ -210,9 +219,9 @@ export class Releasing extends UntilAnswered<Request, OwnedReply, ReleaseOutcome
   ) {
     const { acquireTimeoutMs, commandTimeoutMs } = runtime.times;
     const giveUpMs = patienceMs(runtime.times);
-    super(runtime, command, "release", runtime.timers, acquireTimeoutMs, giveUpMs, onReleased);
+    const { timers } = runtime;
+    super(runtime, command, "release", timers, acquireTimeoutMs, giveUpMs, isValid, onReleased);
     this.#retires = !command.inFlight.isEmpty;
-    this.#isValid = isValid;
     this.#cooldownUntilMs = cooldownUntilMs;
     this.#told =
       told === undefined ? undefined : { record: told, lifeMs: toldMs + commandTimeoutMs };
@@ -240,9 +249,8 @@ export class Releasing extends UntilAnswered<Request, OwnedReply, ReleaseOutcome
 
   protected override executed(reply: Exclude<OwnedReply, NoAnswer>, request: Request): void {
     const { kind } = reply;
-    // Rule 8: only an earlier try can have deleted the key of a lease that would still be valid.
-    // After `freed` (rule 19) no try has deleted it: the tombstone has this owner id.
-    const isOurDoing = kind !== "freed" && this.isAmbiguous && this.#isValid();
+    // After `freed` (rule 19) no try has deleted the key: the tombstone has this owner id.
+    const isOurDoing = kind !== "freed" && this.hasLetGo;
     this.report(kind === "done" || isOurDoing ? "released" : kind);
     // Rule 19: requests after the first answer only retire, and a retire sets no cooldown.
     this.#cooldownUntilMs = 0;
