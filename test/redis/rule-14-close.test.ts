@@ -116,7 +116,7 @@ describe("rule 14: close and what is being completed", () => {
   });
 
   test("what is unanswered has all of timeoutMs to be recorded", async () => {
-    const times = { ttlMs: 2_000, acquireTimeoutMs: 300, commandTimeoutMs: 50 };
+    const times = { ttlMs: 20_000, acquireTimeoutMs: 300, commandTimeoutMs: 50 };
     const { lock, proxy, lease } = await openOrder(times);
     await proxy.refuse(true);
     proxy.resetAll();
@@ -130,7 +130,7 @@ describe("rule 14: close and what is being completed", () => {
   });
 
   test("after 2 × acquireTimeoutMs it drops what is unanswered, says so, and leaves the lock to run out", async () => {
-    const times = { ttlMs: 2_000, acquireTimeoutMs: 300, commandTimeoutMs: 50 };
+    const times = { ttlMs: 5_000, acquireTimeoutMs: 300, commandTimeoutMs: 50 };
     const { lock, proxy, client, redis, user, lease } = await openOrder(times);
     const complete = record("submit-lock:complete", lock.keyFor(user));
     await proxy.refuse(true);
@@ -142,7 +142,7 @@ describe("rule 14: close and what is being completed", () => {
     await lock.close({ timeoutMs: 0 });
     const took = performance.now() - from;
     expect(took).toBeGreaterThanOrEqual(2 * 300 - 1);
-    expect(took).toBeLessThan(2_000);
+    expect(took).toBeLessThan(5_000);
     expect(await completing).toBe("unconfirmed");
     expect(complete).toMatchObject([
       { outcome: "unconfirmed", cause: expect.any(LockClosedError) },
