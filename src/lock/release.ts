@@ -138,7 +138,8 @@ export abstract class UntilAnswered<
 
   protected answered(request: Request, reply: Reply | NoAnswer): void {
     if (this.hasEnded) return;
-    if (this.#unanswered === request) this.#unanswered = undefined;
+    const isLatest = this.#unanswered === request;
+    if (isLatest) this.#unanswered = undefined;
     if (!isNoAnswer(reply)) {
       this.executed(reply as Exclude<Reply, NoAnswer>, request);
       return;
@@ -152,6 +153,8 @@ export abstract class UntilAnswered<
       return;
     }
     if (reply.kind === "unsent" || (reply.kind === "unknown" && !reply.isAnswered)) return;
+    // A delayed error of an earlier try says nothing about the server of now.
+    if (!isLatest) return;
     // Pause longer: a quota or full disk is not over sooner if each record asks 20 times a second.
     const isFinal = reply.kind === "rejected" && reply.misconfigured;
     const pauseMs = isFinal ? longestPauseMs : retryEveryMs * 2 ** this.#failures++;

@@ -131,6 +131,32 @@ test.each([true, false])(
   },
 );
 
+test("rule 6: delayed errors of earlier tries make the pause behind the last one no longer", async () => {
+  const refused = { kind: "rejected", cause: new Error("busy"), misconfigured: false } as const;
+  const earlier: ReleaseRequest[] = [];
+  const events: string[] = [];
+  class BusyStore extends MemoryStore {
+    override release(request: ReleaseRequest): void {
+      if (earlier.length < 6) earlier.push(request);
+      else if (events.length === 0) {
+        events.push("refused");
+        request.answer(refused);
+        for (const { answer } of earlier) answer(refused);
+        // Half of the pause that seven refusals would make.
+        setTimeout(() => events.push("500 ms"), 500);
+      } else {
+        events.push("released");
+        super.release(request);
+      }
+    }
+  }
+  const times = { acquireTimeoutMs: 10_000, commandTimeoutMs: 50 };
+  const lease = await leaseOf(openLock({ store: new BusyStore(), ...times }), freshUser());
+  expect(await lease.release()).toBe("released");
+  await until(() => events.length === 3, { what: "the half second" });
+  expect(events).toEqual(["refused", "released", "500 ms"]);
+});
+
 describe("a store that has locks and no more", () => {
   const memory = new MemoryStore();
   const lockOnly: LockStore = {
