@@ -181,11 +181,8 @@ export async function check(
   const held = UserLease.heldOf(attempt.lease);
   // 1 ms more than the key's life: otherwise the extend may write nothing, and so test nothing.
   const longer = { ...command, times: { ...times, ttlMs: times.ttlMs + 1 } };
-  const extended = await within(
-    times.acquireTimeoutMs,
-    new Promise<OwnedReply>((answer) =>
-      write(runtime.store, "extend", { command: longer, deadlineMs: undefined, answer }),
-    ),
+  const extended = await ask<OwnedReply>(runtime.store, "extend", longer, {}).catch(
+    (error: Error) => error,
   );
   const ending = new Promise<Parameters<OnReport<string>>>((resolve) => {
     const ended: OnReport<string> = (...result) => resolve(result);
@@ -193,10 +190,11 @@ export async function check(
     if (completes) held.complete({ status: 204 }, 0, ended);
     else held.release(ended);
   });
+  if (extended instanceof Error) throw extended;
+  if (extended.kind !== "done") throw toLockError(extended, times.acquireTimeoutMs);
   // An unanswered release or complete is sent on for longer than a readiness check can wait.
-  const ended = extended && (await within(times.acquireTimeoutMs, ending));
+  const ended = await within(times.acquireTimeoutMs, ending);
   const [outcome = "unconfirmed", cause] = ended ?? [];
-  if (extended?.kind !== "done") throw toLockError(extended, times.acquireTimeoutMs);
   if (outcome === "released" || outcome === "recorded") return;
   if (outcome === "unconfirmed") throw cause ?? toLockError(undefined, times.acquireTimeoutMs);
   throw new LockUnavailableError(
@@ -206,12 +204,12 @@ export async function check(
 
 /**
  * Sends the same request until one copy is answered or rejected, for up to `acquireTimeoutMs`. Two
- * copies may be executed: a second look or inspect changes nothing, a second free finds the
+ * copies may be executed: a second look, inspect or extend changes nothing, a second free finds the
  * tombstone or no key, a second forget no record.
  */
 async function ask<Reply extends { readonly kind: string }>(
   store: LockStore,
-  method: "acquire" | "inspect" | "free" | "forget",
+  method: "acquire" | "extend" | "inspect" | "free" | "forget",
   command: LockCommand,
   more: object,
 ): Promise<Exclude<Reply, NoAnswer>> {

@@ -97,6 +97,17 @@ describe("a store that throws counts as one that does not know", () => {
   });
 });
 
+test.each<Method>(["acquire", "extend", "release"])(
+  "check sends its %s again after one that threw",
+  async (method) => {
+    const store = new OddStore();
+    const lock = openLock({ store });
+    store.throwing.set(method, 1);
+    await lock.check();
+    expect(store.throwing.get(method)).toBeLessThan(0);
+  },
+);
+
 test("a complete that threw is tried again, and its lock is held until then", async () => {
   const store = new OddStore();
   const lock = openLock({ store, ttlMs: 1_500, acquireTimeoutMs: 400, commandTimeoutMs: 100 });
