@@ -86,10 +86,12 @@ export async function lookUp(
 async function lookInTime(runtime: LockRuntime, command: LockCommand): Promise<Seen> {
   const endsAt = performance.now() + command.times.commandTimeoutMs;
   for (let round = 0; ; round++) {
-    const seen = await within(endsAt - performance.now(), look(runtime, command));
+    const leftMs = endsAt - performance.now();
+    // Timers count whole milliseconds: a look with less time than one would end after its bound.
+    if (leftMs < 1) return silent;
+    const seen = await within(leftMs, look(runtime, command));
     if (seen !== undefined && seen.outcome !== "unknown") return seen;
     await pauseBeforeRetry(round, endsAt);
-    if (performance.now() >= endsAt) return silent;
   }
 }
 

@@ -174,8 +174,14 @@ export class AnswerChecks extends Watch {
     const isNone = [told?.owner.submission?.fingerprint, submission?.fingerprint].includes(
       "-".repeat(22),
     );
-    // A failover may bring back the lock of a run that has told its answer, and so those who wait for it.
-    const isLate = told !== undefined && told.at < from && this.world.server.term === 0;
+    // A failover or a late copy may bring back the lock of a run that has told its answer, and so
+    // those who wait for it.
+    const { owners, server } = this.world;
+    const isLate =
+      told !== undefined &&
+      told.at < from &&
+      server.term === 0 &&
+      !owners.wasAtKey(told.owner, from);
     if (told !== undefined && !isLate && (!isOther || isNone)) return;
     this.world.broken(
       "waited",
