@@ -254,6 +254,22 @@ describe.each(redisClients)("rule 9: a connection to a replica, with $name", ({ 
     expect(await lock.inspect(user)).toMatchObject({ state: "free" });
   });
 
+  test("is left as soon as its master lacks the replicas, which follow another one already", async () => {
+    const { lock, proxy, site, heir } = await open();
+    const [next] = site.replicas as [(typeof site.replicas)[number]];
+    await site.inStep();
+    await command(next.port, "REPLICAOF", "NO", "ONE");
+    await site.redis.send("CONFIG", "SET", "min-replicas-to-write", "1");
+    const user = freshUser();
+    const refused = causeOf(await lock.acquire(user));
+    expect((refused.cause as Error).message).toMatch(/^NOREPLICAS\b/);
+    proxy.leadTo(next.port);
+    await until(async () => (await lock.acquire(user)).outcome === "acquired", {
+      what: "the connection to the other master",
+    });
+    expect(await heir.exists(lock.keyFor(user))).toBe(true);
+  });
+
   test("is left also where the second one was opened before the address led elsewhere", async () => {
     const { lock, failOver, proxy, site } = await open();
     const target = await failOver(site.master.port);

@@ -143,7 +143,7 @@ export class ConnectionPair {
     const primary = this.#primary;
     const primaryUsable = primary.isUsable(slot, silenceMs);
     if (!primaryUsable) primary.suspect(slot, key, silenceMs);
-    else if (!primary.isReplica) {
+    else if (!primary.mayBeDemoted) {
       if (this.#second === undefined || primary.silentAt < this.#second.silentAt) return primary;
       if (performance.now() - primary.silentAt >= distrustMs) return primary;
     }
@@ -156,9 +156,9 @@ export class ConnectionPair {
     if (second !== undefined) {
       const isReady = second.isUsable(slot, silenceMs);
       if (!isReady) second.suspect(slot, key, silenceMs);
-      const isOfMaster = isReady && !second.isReplica;
+      const isOfMaster = isReady && !second.mayBeDemoted;
       this.#judge(second, isOfMaster, commandTimeoutMs);
-      // `isReplica` may be outdated. While the primary is unusable, try a request on the second.
+      // `mayBeDemoted` may be outdated. While the primary is unusable, try a request on the second.
       if (isOfMaster || (isReady && !primaryUsable)) return second;
     }
     return primaryUsable ? primary : undefined;

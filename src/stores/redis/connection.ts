@@ -8,7 +8,7 @@ import {
 } from "./clients/port.ts";
 import { DatabaseProof } from "./database.ts";
 import { Gathering } from "./gathering.ts";
-import { isOfReplica } from "./redis-errors.ts";
+import { isOfReplica, lacksReplicas } from "./redis-errors.ts";
 
 /**
  * The result of one call on one connection. A call whose connection was lost is `closed`, whatever
@@ -50,8 +50,8 @@ export class Connection {
   everReady = false;
   /** When the connection was last found silent since it came up (monotonic); −∞ for never. */
   silentAt: number = Number.NEGATIVE_INFINITY;
-  /** Rule 9: the last answer was a replica's: this server may have lost its role in a failover. */
-  isReplica = false;
+  /** Rule 9: its last answer says so: the server is a replica now, or has lost its replicas. */
+  mayBeDemoted = false;
   /** The calls that wait for each node, oldest first. */
   readonly #unanswered = new Map<string, Call[]>();
   /** Calls without an answer whose node has answered a later one: the client may repeat them. */
@@ -194,7 +194,9 @@ export class Connection {
       const calls = this.#unanswered.get(node);
       const answered = calls?.splice(0, calls.indexOf(call) + 1) ?? [];
       this.inFlight -= answered.length;
-      this.isReplica = result.kind === "error" && isOfReplica(result.error);
+      this.mayBeDemoted =
+        result.kind === "error" &&
+        (isOfReplica(result.error) || (!this.client.isCluster && lacksReplicas(result.error)));
       for (const each of answered) if (each.tell !== undefined) this.#repeated.add(each);
     }
     this.#repeated.delete(call);
@@ -213,7 +215,7 @@ export class Connection {
     this.#digests.clear();
     this.#needsTexts = false;
     this.silentAt = Number.NEGATIVE_INFINITY;
-    this.isReplica = false;
+    this.mayBeDemoted = false;
     this.database.ask(this.#watcher);
     if (this.database.isCertain) this.#watcher?.ready();
   };

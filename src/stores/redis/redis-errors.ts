@@ -28,6 +28,14 @@ export function isOfReplica(reply: unknown): boolean {
   return isServerError(reply) && /^(READONLY|MASTERDOWN)\b/.test(reply.message);
 }
 
+/**
+ * An error also of a master that Sentinels have replaced: its replicas follow the new one, and for
+ * about 10 s no Sentinel tells it. A master of a Cluster is told at once.
+ */
+export function lacksReplicas(reply: unknown): boolean {
+  return isServerError(reply) && reply.message.startsWith("NOREPLICAS");
+}
+
 /** Errors that waiting does not fix; nothing was executed. The command line uses them, too. */
 export const refusals: Readonly<
   Record<"password" | "host" | "select" | "database" | "info" | "command", RegExp>

@@ -142,7 +142,7 @@ export class ReplicaWait {
     const wait = ["wait", this.#replicas, waitMs];
     const answer = connection.client.together(slot, touchScript, scriptCalls, wait);
     connection.follow(connection.client.nodeOf(slot), answer, dueAt, (result) => {
-      if (result.kind === "value") connection.isReplica = (result.value as []).some(isOfReplica);
+      if (result.kind === "value") connection.mayBeDemoted = (result.value as []).some(isOfReplica);
       this.#answered(calls, result, waitMs);
       ended();
     });
