@@ -138,8 +138,7 @@ export abstract class UntilAnswered<
 
   protected answered(request: Request, reply: Reply | NoAnswer): void {
     if (this.hasEnded) return;
-    const isLatest = this.#unanswered === request;
-    if (isLatest) this.#unanswered = undefined;
+    if (this.#unanswered === request) this.#unanswered = undefined;
     if (!isNoAnswer(reply)) {
       this.executed(reply as Exclude<Reply, NoAnswer>, request);
       return;
@@ -153,11 +152,11 @@ export abstract class UntilAnswered<
       return;
     }
     if (reply.kind === "unsent" || (reply.kind === "unknown" && !reply.isAnswered)) return;
-    // A delayed error of an earlier try says nothing about the server of now.
-    if (!isLatest) return;
     // Pause longer: a quota or full disk is not over sooner if each record asks 20 times a second.
+    // An error within a pause doubles nothing: it was delayed, or a new connection sent early.
+    if (now >= this.#notBefore) this.#failures++;
     const isFinal = reply.kind === "rejected" && reply.misconfigured;
-    const pauseMs = isFinal ? longestPauseMs : retryEveryMs * 2 ** this.#failures++;
+    const pauseMs = isFinal ? longestPauseMs : retryEveryMs * 2 ** (this.#failures - 1);
     this.#notBefore = now + Math.min(pauseMs, longestPauseMs);
     if (!isFinal || this.isDenied) return;
     this.isDenied = true;

@@ -168,6 +168,31 @@ test("rule 6: delayed errors of earlier tries make the pause behind the last one
   expect(events).toEqual(["refused", "released", "500 ms"]);
 });
 
+test("rule 17: new connections that are refused as well make the pause no longer", async () => {
+  const refused = { kind: "rejected", cause: new Error("full"), misconfigured: false } as const;
+  const events: string[] = [];
+  let tries = 0;
+  class FullStore extends OddStore {
+    override complete(request: CompleteRequest): void {
+      if (++tries <= 7) {
+        request.answer(refused);
+        return;
+      }
+      events.push("recorded");
+      super.complete(request);
+    }
+  }
+  const store = new FullStore();
+  const lease = await submissionOf(openLock({ store }), freshUser());
+  const completing = lease.complete(answer);
+  for (let connection = 0; connection < 6; connection++) store.connectionCameUp();
+  setTimeout(() => events.push("500 ms"), 500);
+  expect(tries).toBe(7);
+  expect(await completing).toBe("recorded");
+  await until(() => events.length === 2, { what: "the half second" });
+  expect(events).toEqual(["recorded", "500 ms"]);
+});
+
 describe("a store that has locks and no more", () => {
   const memory = new MemoryStore();
   const lockOnly: LockStore = {
