@@ -87,6 +87,9 @@ export async function startSentinels(
   };
   try {
     await topology.whole();
+    // The default: a replaced master that comes back, or was never away, learns of it after four of
+    // them, 8 s.
+    for (const { ask } of sentinels) await ask("DEBUG", "PUBLISH-PERIOD", 2_000);
   } catch (error) {
     await topology.stop();
     throw error;

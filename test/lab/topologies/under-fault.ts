@@ -103,6 +103,7 @@ async function observe(
   const writableMs = (probe.acceptedAt ?? faultAt) - faultAt;
   const times = recoveries().map((at) => (at ?? Number.POSITIVE_INFINITY) - faultAt);
   const recoveryMs = refused.length === 0 ? 0 : Math.max(...times);
+  const lastRefusedMs = Math.max(faultAt, ...refused) - faultAt;
   return {
     fault: fault.name,
     placed: of(201).length,
@@ -120,6 +121,8 @@ async function observe(
     writableMs,
     /** From then to the order that recovery counts to. */
     resumeMs: writableMs === 0 ? 0 : Math.max(0, recoveryMs - writableMs),
+    /** From then to the last 503: orders may flow before, on a master that is replaced later. */
+    refusedMs: writableMs === 0 ? 0 : Math.max(0, lastRefusedMs - writableMs),
     /** Leases that were lost under their handlers. */
     lost,
     overlaps: pairs.length,
@@ -158,6 +161,8 @@ export function misses(fault: Fault, outcome: Outcome): string[] {
   const resume = Math.round(outcome.resumeMs);
   const bound = resumeBoundMs + 3 * outcome.httpMs;
   expect(resume <= bound, `orders flow ${resume} ms after a master takes writes`);
+  const refused = Math.round(outcome.refusedMs);
+  expect(refused <= bound, `an order is 503 still ${refused} ms after a master takes writes`);
   expect(outcome.placed > 0, "no order was placed");
   expect(fault.isOutage || outcome.unavailable < outcome.placed / 2, "more 503 than it takes");
   // A deletion that a failover lost, or that could not be sent for as long as Redis was away.

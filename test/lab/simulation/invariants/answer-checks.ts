@@ -335,8 +335,11 @@ export class AnswerChecks extends Watch {
     const others = this.world.recordWatch.since(key, began).filter((kept) => kept.owner !== owner);
     // A later copy may write the own record when the other one, which the answer is about, is over.
     const isOtherFirst = own.every(
-      ({ from, serverLife, isLost }) =>
-        isLost || serverLife !== server.life || others.some((other) => other.from < from),
+      ({ from, serverLife, isForgotten, isLost }) =>
+        isForgotten ||
+        isLost ||
+        serverLife !== server.life ||
+        others.some((other) => other.from < from),
     );
     const isTrue = {
       recorded: isOwn,
