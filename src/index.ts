@@ -46,7 +46,6 @@ export type { UserId } from "./lock/submit-key.ts";
 export { type CloseOptions, SubmitLock } from "./lock/submit-lock.ts";
 export type { WithLockOptions } from "./lock/waiting.ts";
 export { type Problem, type ProblemCode, problemOf } from "./problem.ts";
-export { MemoryStore } from "./stores/memory-store.ts";
-export type { Outage } from "./stores/outages.ts";
+export { MemoryStore, type Outage } from "./stores/memory-store.ts";
 export type { RedisClient } from "./stores/redis/clients/port-of.ts";
 export { RedisStore, type RedisStoreOptions } from "./stores/redis/redis-store.ts";

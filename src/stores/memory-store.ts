@@ -1,15 +1,20 @@
 import type {
   AcquireReply,
   AcquireRequest,
+  CompleteReply,
   CompleteRequest,
+  ForgetReply,
   ForgetRequest,
+  FreeReply,
   FreeRequest,
   FreeResult,
   Inspection,
+  InspectReply,
   InspectRequest,
   LockCommand,
   LockRequest,
   LockStore,
+  NoAnswer,
   OutlivedOrder,
   OutliveRequest,
   OwnedReply,
@@ -17,13 +22,23 @@ import type {
   ReleaseRequest,
 } from "../lock/store.ts";
 import { performance } from "../time.ts";
-import { checkOptionNames, warnOnce } from "../validation.ts";
-import { checkOutage, type Outage, through } from "./outages.ts";
+import { checkOptionNames, invalidOption, ownError, warnOnce } from "../validation.ts";
+
+/**
+ * An outage that {@link MemoryStore.play} plays.
+ *
+ * - `"silent"`: requests are not executed, and never answered.
+ * - `"unreachable"`: requests are not sent, which the lock learns at once.
+ * - `"replies-lost"`: requests are executed, and their replies are lost.
+ */
+export type Outage = "silent" | "unreachable" | "replies-lost";
+
+const outages: readonly (Outage | "none")[] = ["silent", "unreachable", "replies-lost", "none"];
+const ofOutage = "MemoryStore plays an outage";
 
 /** A lease, or its tombstone or cooldown. `…At` is by {@link clockMs}. */
-interface Entry extends Pick<LockCommand, "ownerId" | "submission" | "times"> {
+interface Entry extends Pick<LockCommand, "holder" | "ownerId" | "submission" | "times"> {
   readonly state: "held" | "freed" | "cooldown";
-  readonly holder: string;
   readonly fencingToken: number;
   readonly takenAt: number;
   /** Who has freed the lease, and why; both are `""` unless it was freed. */
@@ -31,6 +46,9 @@ interface Entry extends Pick<LockCommand, "ownerId" | "submission" | "times"> {
   readonly reason: string;
   expiresAt: number;
 }
+
+/** An answer without the store's time, which each has. */
+type Untimed<Reply> = Reply extends NoAnswer ? never : Omit<Reply, "storeTimeMs">;
 
 type Kept = { readonly record: RecordBytes; readonly expiresAt: number };
 
@@ -71,143 +89,151 @@ export class MemoryStore implements LockStore {
    * @throws InvalidOptionError for any other value.
    */
   play(outage: Outage | "none"): void {
-    this.#outage = checkOutage(outage);
+    if (!outages.includes(outage)) {
+      throw invalidOption("outage", outages.map((each) => `"${each}"`).join(", "), outage);
+    }
+    this.#outage = outage;
   }
 
-  acquire(asked: AcquireRequest): void {
-    const request = through(this.#outage, asked);
-    if (request === undefined) return;
-    const { command } = request;
-    const now = clockMs();
-    // Rule 16: look for the record before the lock.
-    const record = this.#recordOf(command, now);
-    if (record !== undefined) {
-      const isOther = differs(headOf(record).fingerprint, command.submission?.fingerprint);
-      if (isOther) request.answer({ kind: "mismatched", inFlight: false, storeTimeMs: now });
-      else request.answer({ kind: "completed", record, storeTimeMs: now });
-      return;
-    }
-    const told = request.waitsFor && live(this.#told, recordKey(command), now)?.record;
-    if (told && headOf(told).ownerId === request.waitsFor) {
-      request.answer({ kind: "told", record: told, storeTimeMs: now });
-      return;
-    }
-    const entry = live(this.#entries, command.key, now);
-    if (entry === undefined && request.onlyLooks) {
-      request.answer({ kind: "outOfWindow", storeTimeMs: now });
-    } else if (entry === undefined) {
-      request.answer({ kind: "taken", storeTimeMs: now, fencingToken: this.#take(command, now) });
-    } else if (isOwned(entry, command.ownerId)) {
-      request.answer({ kind: "mine", storeTimeMs: now, fencingToken: entry.fencingToken });
-    } else {
-      request.answer(contendedOrMismatched(entry, command.submission, now));
-    }
+  acquire(request: AcquireRequest): void {
+    this.#execute<AcquireReply>(request, (now) => {
+      const { command, onlyLooks, waitsFor } = request;
+      // Rule 16: look for the record before the lock.
+      const record = this.#recordOf(command, now);
+      if (record !== undefined) {
+        const isOther = differs(headOf(record).fingerprint, command.submission?.fingerprint);
+        return isOther ? { kind: "mismatched", inFlight: false } : { kind: "completed", record };
+      }
+      const told = waitsFor && live(this.#told, recordKey(command), now)?.record;
+      if (told && headOf(told).ownerId === waitsFor) return { kind: "told", record: told };
+      const entry = live(this.#entries, command.key, now);
+      if (entry === undefined && onlyLooks) return { kind: "outOfWindow" };
+      if (entry === undefined) return { kind: "taken", fencingToken: this.#take(command, now) };
+      const { fencingToken } = entry;
+      if (isOwned(entry, command.ownerId)) return { kind: "mine", fencingToken };
+      return contendedOrMismatched(entry, command.submission, now);
+    });
   }
 
-  extend(asked: LockRequest<OwnedReply>): void {
-    const request = through(this.#outage, asked);
-    if (request === undefined) return;
-    this.#ifOwned(request, (entry, now) => {
+  extend(request: LockRequest<OwnedReply>): void {
+    this.#executeIfOwned(request, (entry, now) => {
       entry.expiresAt = Math.max(entry.expiresAt, now + request.command.times.ttlMs);
     });
   }
 
-  release(asked: ReleaseRequest): void {
-    const request = through(this.#outage, asked);
-    if (request === undefined) return;
-    const { key, ownerId } = request.command;
-    const now = clockMs();
-    const entry = live(this.#entries, key, now);
+  release(request: ReleaseRequest): void {
+    const letGo = (entry: Entry, now: number): void => {
+      this.#free(request, entry, now);
+      const { command, told } = request;
+      if (told === undefined) return;
+      const key = recordKey(command);
+      // Delete expired answers, the oldest first, up to one that another lock's times keep longer.
+      for (const each of this.#told.keys()) if (live(this.#told, each, now)) break;
+      this.#told.delete(key);
+      this.#told.set(key, { record: told.record, expiresAt: now + told.lifeMs });
+    };
     // Rule 19: a cooldown with this owner id proves that an earlier copy of the release wrote it.
-    const isAgain =
-      request.cooldownUntilMs > 0 && entry?.state === "cooldown" && entry.ownerId === ownerId;
-    if (isAgain) request.answer({ kind: "done", storeTimeMs: now });
-    else this.#ifOwned(request, (owned) => this.#letGo(request, owned, now));
+    const isDone = ({ state }: Entry) => request.cooldownUntilMs > 0 && state === "cooldown";
+    this.#executeIfOwned(request, letGo, isDone);
   }
 
-  #letGo(request: ReleaseRequest, entry: Entry, now: number): void {
-    this.#free(request, entry, now);
-    const { command, told } = request;
-    if (told === undefined) return;
-    const key = recordKey(command);
-    // Delete expired answers, the oldest first, up to one that another lock's times keep longer.
-    for (const each of this.#told.keys()) if (live(this.#told, each, now)) break;
-    this.#told.delete(key);
-    this.#told.set(key, { record: told.record, expiresAt: now + told.lifeMs });
-  }
-
-  complete(asked: CompleteRequest): void {
-    const request = through(this.#outage, asked);
-    if (request === undefined) return;
-    const { command, expiresAtMs, record } = request;
-    const now = clockMs();
-    const entry = live(this.#entries, command.key, now);
-    const isHeld = entry !== undefined && isOwned(entry, command.ownerId);
-    const prior = this.#recordOf(command, now);
-    if (prior === undefined && expiresAtMs > now) {
-      const [oldest] = this.#records.keys();
-      if (this.#records.size >= maxRecords && oldest !== undefined) this.#records.delete(oldest);
-      this.#records.set(recordKey(command), { record, expiresAt: expiresAtMs });
-    }
-    if (isHeld) this.#free(request, entry, now);
-    let kind: "recorded" | "late" | "expired" | "duplicate" = isHeld ? "recorded" : "late";
-    // Rule 15: its own record counts first, then that the complete is late, then another's record.
-    if (prior !== undefined && headOf(prior).ownerId === command.ownerId) kind = "recorded";
-    else if (expiresAtMs <= now) kind = "expired";
-    else if (prior !== undefined) kind = "duplicate";
-    request.answer({ kind, storeTimeMs: now });
+  complete(request: CompleteRequest): void {
+    this.#execute<CompleteReply>(request, (now) => {
+      const { command, expiresAtMs, record } = request;
+      const entry = live(this.#entries, command.key, now);
+      const isHeld = entry !== undefined && isOwned(entry, command.ownerId);
+      const prior = this.#recordOf(command, now);
+      if (prior === undefined && expiresAtMs > now) {
+        const [oldest] = this.#records.keys();
+        if (this.#records.size >= maxRecords && oldest !== undefined) this.#records.delete(oldest);
+        this.#records.set(recordKey(command), { record, expiresAt: expiresAtMs });
+      }
+      if (isHeld) this.#free(request, entry, now);
+      // Rule 15: its own record counts first, then that the complete is late, then another's.
+      if (prior && headOf(prior).ownerId === command.ownerId) return { kind: "recorded" };
+      if (expiresAtMs <= now) return { kind: "expired" };
+      if (prior !== undefined) return { kind: "duplicate" };
+      return { kind: isHeld ? "recorded" : "late" };
+    });
   }
 
   attach(): () => Promise<void> {
     return () => Promise.resolve();
   }
 
-  inspect(asked: InspectRequest): void {
-    const request = through(this.#outage, asked);
-    if (request === undefined) return;
-    const now = clockMs();
-    const entry = live(this.#entries, request.command.key, now);
-    const found = entry === undefined ? ({ state: "free" } as const) : inspectionOf(entry, now);
-    const traces = [...this.#outlived.keys()].map((ownerId) => live(this.#outlived, ownerId, now));
-    const outlived = traces
-      .filter((trace) => trace?.command.key === request.command.key)
-      .map((trace) => outlivedOf(trace as OutliveRequest, now));
-    const traced = outlived.length === 0 ? found : { ...found, outlived };
-    request.answer({ kind: "inspected", found: traced, storeTimeMs: now });
+  inspect(request: InspectRequest): void {
+    this.#execute<InspectReply>(request, (now) => {
+      const found = inspectionOf(live(this.#entries, request.command.key, now), now);
+      const outlived = [...this.#outlived.keys()].flatMap((ownerId) => {
+        const trace = live(this.#outlived, ownerId, now);
+        return trace?.command.key === request.command.key ? outlivedOf(trace, now) : [];
+      });
+      return { kind: "inspected", found: outlived.length === 0 ? found : { ...found, outlived } };
+    });
   }
 
-  outlive(asked: OutliveRequest): void {
-    const request = through(this.#outage, asked);
-    if (request === undefined) return;
-    const { command, lifeMs, trace } = request;
-    const now = clockMs();
-    if (trace) this.#outlived.set(command.ownerId, { ...request, expiresAt: now + lifeMs });
-    else this.#outlived.delete(command.ownerId);
-    request.answer({ kind: "done", storeTimeMs: now });
+  outlive(request: OutliveRequest): void {
+    this.#execute<OwnedReply>(request, (now) => {
+      const { command, lifeMs, trace } = request;
+      if (trace) this.#outlived.set(command.ownerId, { ...request, expiresAt: now + lifeMs });
+      else this.#outlived.delete(command.ownerId);
+      return { kind: "done" };
+    });
   }
 
-  free(asked: FreeRequest): void {
-    const request = through(this.#outage, asked);
-    if (request === undefined) return;
-    const now = clockMs();
-    const result = this.#takeAway(request, live(this.#entries, request.command.key, now), now);
-    request.answer({ kind: "answered", result, storeTimeMs: now });
+  free(request: FreeRequest): void {
+    this.#execute<FreeReply>(request, (now) => {
+      const entry = live(this.#entries, request.command.key, now);
+      return { kind: "answered", result: this.#takeAway(request, entry, now) };
+    });
   }
 
-  forget(asked: ForgetRequest): void {
-    const request = through(this.#outage, asked);
-    if (request === undefined) return;
-    const { command, run } = request;
-    const storeTimeMs = clockMs();
-    const entry = live(this.#entries, command.key, storeTimeMs);
-    const record = this.#recordOf(command, storeTimeMs);
-    let kind: "forgotten" | "inFlight" | "changed" | "absent" = "forgotten";
-    if (entry?.state === "held" && entry.submission?.id === command.submission?.id) {
-      kind = "inFlight";
-    } else if (record === undefined) kind = "absent";
-    else if (headOf(record).ownerId !== run) kind = "changed";
-    else this.#records.delete(recordKey(command));
-    request.answer({ kind, storeTimeMs });
+  forget(request: ForgetRequest): void {
+    this.#execute<ForgetReply>(request, (now) => {
+      const { command, run } = request;
+      const entry = live(this.#entries, command.key, now);
+      if (entry?.state === "held" && entry.submission?.id === command.submission?.id) {
+        return { kind: "inFlight" };
+      }
+      const record = this.#recordOf(command, now);
+      if (record === undefined) return { kind: "absent" };
+      if (headOf(record).ownerId !== run) return { kind: "changed" };
+      this.#records.delete(recordKey(command));
+      return { kind: "forgotten" };
+    });
+  }
+
+  /** Executes and answers a request, as far as the outage that is played permits. */
+  #execute<Reply>(request: LockRequest<Reply>, act: (now: number) => Untimed<Reply>): void {
+    // Every request is executed now or never, so none is in flight.
+    request.deadlineMs = Number.NEGATIVE_INFINITY;
+    const outage = this.#outage;
+    const fail = (none: NoAnswer) => request.answer(none as Reply);
+    if (outage === "unreachable") fail({ kind: "unsent", reason: ofOutage });
+    if (outage === "unreachable" || outage === "silent") return;
+    const now = clockMs();
+    const reply = { ...act(now), storeTimeMs: now } as Reply;
+    if (outage === "replies-lost") fail({ kind: "unknown", cause: ownError(ofOutage) });
+    else request.answer(reply);
+  }
+
+  /** @param isDone whether an earlier copy has left this entry, which has the owner id. */
+  #executeIfOwned(
+    request: LockRequest<OwnedReply>,
+    act: (entry: Entry, now: number) => void,
+    isDone: (entry: Entry) => boolean = () => false,
+  ): void {
+    const { key, ownerId } = request.command;
+    this.#execute<OwnedReply>(request, (now) => {
+      const entry = live(this.#entries, key, now);
+      if (entry === undefined) return { kind: "gone" };
+      if (entry.ownerId !== ownerId) return { kind: "foreign" };
+      if (isDone(entry)) return { kind: "done" };
+      // Rule 19: a tombstone with this owner id says that a person freed this lease.
+      if (entry.state !== "held") return { kind: entry.state === "freed" ? "freed" : "foreign" };
+      act(entry, now);
+      return { kind: "done" };
+    });
   }
 
   #takeAway(request: FreeRequest, entry: Entry | undefined, now: number): FreeResult {
@@ -237,8 +263,7 @@ export class MemoryStore implements LockStore {
     // Rule 20: the token is higher than the last one, also within one microsecond.
     const fencingToken = Math.max(microseconds, this.#lastToken + 1);
     this.#lastToken = fencingToken;
-    const { key, ownerId, submission, times } = command;
-    const holder = decodeURIComponent(command.holder);
+    const { holder, key, ownerId, submission, times } = command;
     const written = { ownerId, fencingToken, submission, times, holder, takenAt: now };
     const expiresAt = now + times.ttlMs;
     this.#entries.set(key, { ...written, state: "held", by: "", reason: "", expiresAt });
@@ -246,31 +271,14 @@ export class MemoryStore implements LockStore {
   }
 
   #free(request: ReleaseRequest | CompleteRequest, entry: Entry, now: number): void {
-    const { key } = request.command;
-    const expiresAt = request.cooldownUntilMs;
-    if (expiresAt > now) this.#entries.set(key, { ...entry, state: "cooldown", expiresAt });
-    else this.#entries.delete(key);
+    const { command, cooldownUntilMs: expiresAt } = request;
+    if (expiresAt > now) this.#entries.set(command.key, { ...entry, state: "cooldown", expiresAt });
+    else this.#entries.delete(command.key);
   }
 
   #recordOf(command: LockCommand, now: number): RecordBytes | undefined {
     if (command.submission === undefined) return undefined;
     return live(this.#records, recordKey(command), now)?.record;
-  }
-
-  #ifOwned(request: LockRequest<OwnedReply>, act: (entry: Entry, now: number) => void): void {
-    const { key, ownerId } = request.command;
-    const now = clockMs();
-    const entry = live(this.#entries, key, now);
-    if (entry === undefined) {
-      request.answer({ kind: "gone", storeTimeMs: now });
-    } else if (isOwned(entry, ownerId)) {
-      act(entry, now);
-      request.answer({ kind: "done", storeTimeMs: now });
-    } else {
-      // Rule 19: a tombstone with this owner id says that a person freed this lease.
-      const isFreed = entry.state === "freed" && entry.ownerId === ownerId;
-      request.answer({ kind: isFreed ? "freed" : "foreign", storeTimeMs: now });
-    }
   }
 }
 
@@ -304,16 +312,15 @@ function isOwned(entry: Entry, ownerId: string): boolean {
 function contendedOrMismatched(
   { expiresAt, ownerId, state, submission: held }: Entry,
   submission: LockCommand["submission"],
-  storeTimeMs: number,
-): AcquireReply {
+  now: number,
+): Untimed<AcquireReply> {
   const isSame = state === "held" && submission !== undefined && held?.id === submission.id;
   if (isSame && differs(held.fingerprint, submission.fingerprint)) {
-    return { kind: "mismatched", inFlight: true, storeTimeMs };
+    return { kind: "mismatched", inFlight: true };
   }
-  const expiresInMs = Math.ceil(expiresAt - storeTimeMs);
   const holderId = isSame ? ownerId : undefined;
   const why = { sameSubmission: isSame, holderId, isCooldown: state === "cooldown" };
-  return { kind: "contended", expiresInMs, ...why, storeTimeMs };
+  return { kind: "contended", expiresInMs: Math.ceil(expiresAt - now), ...why };
 }
 
 /** A missing fingerprint is equal to any. */
@@ -321,8 +328,9 @@ function differs(one: string, other: string | undefined): boolean {
   return one !== other && one !== noFingerprint && other !== noFingerprint;
 }
 
-function inspectionOf(entry: Entry, now: number): Inspection {
-  const { by, expiresAt, holder, ownerId, reason, state, takenAt, times } = entry;
+function inspectionOf(entry: Entry | undefined, now: number): Inspection {
+  if (entry === undefined) return { state: "free" };
+  const { by, expiresAt, ownerId, reason, state, takenAt, times } = entry;
   const id = ownerId.slice(0, 8);
   const expiresInMs = Math.ceil(expiresAt - now);
   if (state === "cooldown") return { state, id, expiresInMs };
@@ -330,6 +338,7 @@ function inspectionOf(entry: Entry, now: number): Inspection {
   const heldMs = Math.floor(now - takenAt);
   const renewedMs = Math.max(0, times.ttlMs - expiresInMs);
   const endsInMs = Math.max(0, times.maxHoldMs - heldMs);
+  const holder = decodeURIComponent(entry.holder);
   return { state, id, holder, heldMs, renewedMs, expiresInMs, endsInMs };
 }
 
