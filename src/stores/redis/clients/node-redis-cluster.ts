@@ -64,9 +64,6 @@ export class NodeRedisClusterPort implements ClientPort {
   readonly #prefix: string;
   readonly #client: ClusterClient;
   readonly #servers = new WeakMap<SingleClient, NodeRedisServer>();
-  readonly #watchers = new Set<PortWatcher>();
-  readonly #watches = new Map<NodeRedisServer, () => void>();
-  #endListening: () => void = () => {};
   learning: Promise<unknown> | undefined;
   readonly #known = { wasOpen: false, wasReady: false };
   #isClosed = false;
@@ -216,58 +213,41 @@ export class NodeRedisClusterPort implements ClientPort {
     listen(this.#client, [["error", () => {}]]);
   }
 
-  watch(watcher: PortWatcher): () => void {
-    if (this.#watchers.size === 0) {
-      this.#endListening = listen(this.#client, [
-        ["connect", this.#came],
-        ["node-connect", this.#came],
-        ["node-ready", this.#came],
-        ["disconnect", this.#ended],
-        [errorMonitor, this.#failed],
-      ]);
-    }
-    this.#watchers.add(watcher);
-    this.#watchNodes();
-    return () => {
-      this.#watchers.delete(watcher);
-      if (this.#watchers.size > 0) return;
-      this.#endListening();
-      for (const end of this.#watches.values()) end();
-      this.#watches.clear();
+  watch({ up, lost, ended, failed }: PortWatcher): () => void {
+    const watches = new Map<NodeRedisServer, () => void>();
+    const watchNodes = () => {
+      const { masters, replicas } = this.#client;
+      const clients = [...masters, ...replicas].flatMap(({ client }) => client ?? []);
+      const servers = new Set(clients.map((client) => this.#serverOf(client)));
+      for (const server of servers) {
+        if (!watches.has(server)) watches.set(server, server.watch({ lost: () => lost?.() }));
+      }
+      for (const [server, end] of watches) {
+        if (servers.has(server)) continue;
+        end();
+        watches.delete(server);
+      }
     };
-  }
-
-  readonly #came = (): void => {
-    this.#watchNodes();
-    for (const { up } of this.#watchers) up?.();
-  };
-
-  readonly #ended = (): void => {
-    for (const { ended, lost } of this.#watchers) {
+    const came = () => {
+      watchNodes();
+      up?.();
+    };
+    const disconnected = () => {
       lost?.();
       ended?.();
-    }
-  };
-
-  readonly #failed = (error: unknown): void => {
-    for (const { failed } of this.#watchers) failed?.(errorOf(error));
-  };
-
-  #watchNodes(): void {
-    const { masters, replicas } = this.#client;
-    const clients = [...masters, ...replicas].flatMap(({ client }) => client ?? []);
-    const servers = new Set(clients.map((client) => this.#serverOf(client)));
-    const lost = () => {
-      for (const watcher of this.#watchers) watcher.lost?.();
     };
-    for (const server of servers) {
-      if (!this.#watches.has(server)) this.#watches.set(server, server.watch({ lost }));
-    }
-    for (const [server, end] of this.#watches) {
-      if (servers.has(server)) continue;
-      end();
-      this.#watches.delete(server);
-    }
+    const endListening = listen(this.#client, [
+      ["connect", came],
+      ["node-connect", came],
+      ["node-ready", came],
+      ["disconnect", disconnected],
+      [errorMonitor, (error) => failed?.(errorOf(error))],
+    ]);
+    watchNodes();
+    return () => {
+      endListening();
+      for (const end of watches.values()) end();
+    };
   }
 
   askDatabase(): Promise<number> {
