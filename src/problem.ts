@@ -1,4 +1,4 @@
-import { isSubmitLockError } from "./errors.ts";
+import { type AnySubmitLockError, isSubmitLockError } from "./errors.ts";
 
 /** The stable codes of refusals. The last two are only of errors: {@link problemOf} has them. */
 export type ProblemCode =
@@ -107,11 +107,6 @@ export function prefersHtml(accept = "*/*"): boolean {
   return ranked[0]?.type === "text/html";
 }
 
-/** Only `problemOf` has these: `admit` refuses no request for them. */
-type ErrorReason =
-  | { readonly reason: "lost" }
-  | { readonly reason: "incomparable"; readonly status: 413 | 415 | 422 };
-
 /**
  * Makes the answer that a guard with `submissionId`, without `docs`, would give for an error of
  * `once`, `withLock` or a lease, or one that a lost lease caused. Send `status`, `headers`, `body`.
@@ -127,49 +122,37 @@ type ErrorReason =
  * @returns `undefined` for an error that only the application can fix, such as a wrong option.
  */
 export function problemOf(error: unknown, accept?: string): Problem | undefined {
-  const reason = reasonOf(error);
-  if (reason === undefined) return undefined;
-  return problemFor(reason, { docs: undefined, isDerived: true, prefersPage: prefersHtml(accept) });
+  const refusal = refusalIn(error);
+  const code = refusal?.headers?.["Submit-Lock-Code"] as ProblemCode | undefined;
+  if (refusal === undefined || code === undefined) return undefined;
+  const audience = { docs: undefined, isDerived: true, prefersPage: prefersHtml(accept) };
+  return problemFor(code, refusal, audience);
 }
 
-const repeated = { expiresInMs: 0, sameSubmission: true, isCooldown: false };
-
-function reasonOf(error: unknown, depth = 0): RefusalReason | ErrorReason | undefined {
-  if (!isSubmitLockError(error)) {
-    // A lost lease causes other errors, such as the `AbortError` of work with its signal.
-    if (!(error instanceof Error) || depth === 10) return undefined;
-    const cause = reasonOf(error.cause, depth + 1);
-    return cause?.reason === "lost" ? cause : undefined;
+/** The error, if a client can do something about it, or the lost lease that has caused it. */
+function refusalIn(error: unknown, depth = 0): AnySubmitLockError | undefined {
+  if (isSubmitLockError(error)) {
+    return "status" in error && error.status !== 500 ? error : undefined;
   }
-  const ofGuard = { reason: "contended", answerUnavailable: false } as const;
-  switch (error.code) {
-    case "SUBMIT_LOCK_CONTENDED":
-      return { ...error, ...ofGuard };
-    case "SUBMIT_LOCK_ANSWER_UNAVAILABLE":
-      return { ...ofGuard, ...repeated, answerUnavailable: true };
-    case "SUBMIT_LOCK_MISMATCHED":
-      return { reason: "mismatch", inFlight: error.inFlight };
-    case "SUBMIT_LOCK_UNAVAILABLE":
-    case "SUBMIT_LOCK_MISCONFIGURED":
-    case "SUBMIT_LOCK_CLOSED":
-      return { reason: "unavailable", cause: error };
-    case "SUBMIT_LOCK_LOST":
-      return { reason: "lost" };
-    case "SUBMIT_LOCK_NO_FINGERPRINT":
-      return error.status === 500 ? undefined : { reason: "incomparable", status: error.status };
-    default:
-      return undefined;
-  }
+  // A lost lease causes other errors, such as the `AbortError` of work with its signal.
+  if (!(error instanceof Error) || depth === 10) return undefined;
+  const cause = refusalIn(error.cause, depth + 1);
+  return cause?.code === "SUBMIT_LOCK_LOST" ? cause : undefined;
 }
 
-/** With `isDerived` the id is the application's: no text asks the client for an Idempotency-Key. */
+/**
+ * @param audience with `isDerived` the id is the application's: no text asks the client for an
+ * Idempotency-Key.
+ */
 export function problemFor(
-  refusal: RefusalReason | ErrorReason,
+  code: ProblemCode,
+  refusal: RefusalReason | AnySubmitLockError,
   audience: { docs: string | undefined; isDerived: boolean; prefersPage: boolean },
 ): Problem {
   const { docs, isDerived, prefersPage } = audience;
-  const content = contentOf(refusal, isDerived);
-  const [[status, code, retryAfterS], title, detail, advice, heading] = content;
+  const about = refusal as About;
+  const [status, title, detail, advice, heading] = contents[code](about, isDerived);
+  const retryAfterS = retryAfter(code, about);
   // The URL in `type` and in `Link`, as draft-ietf-httpapi-idempotency-key-header-07 asks (2.7).
   const type = code.startsWith("idempotency_") ? docs : undefined;
   return {
@@ -192,141 +175,140 @@ export function problemFor(
   };
 }
 
-export function codeOf(refusal: RefusalReason): ProblemCode {
-  const [[, code]] = contentOf(refusal, false);
-  return code;
+const codes = {
+  anonymous: "submit_anonymous",
+  "key-missing": "idempotency_key_required",
+  "key-invalid": "idempotency_key_invalid",
+  "id-invalid": "idempotency_id_invalid",
+  mismatch: "idempotency_conflict",
+  unavailable: "submit_unavailable",
+} as const;
+
+export function codeOf(why: RefusalReason): ProblemCode {
+  if (why.reason !== "contended") return codes[why.reason];
+  if (why.answerUnavailable) return "idempotency_answer_unavailable";
+  return why.sameSubmission ? "idempotency_in_flight" : "submit_contended";
 }
 
-/** `Retry-After`, in seconds: few orders take longer than one, and 0 would invite a storm. */
-const soon = 1;
+/**
+ * `Retry-After`, in seconds: few orders take longer than one, and 0 would invite a storm. None where
+ * a retry gets the same answer again.
+ */
+function retryAfter(code: ProblemCode, { isCooldown, expiresInMs = 0 }: About): number | undefined {
+  if (code === "submit_contended" && isCooldown) return Math.max(1, Math.ceil(expiresInMs / 1_000));
+  return /contended|in_flight|submit_unavailable/.test(code) ? 1 : undefined;
+}
 
-const incomparable = {
+/** The members of a refusal, or of an error, on which some texts depend. */
+interface About extends Partial<Pick<Contended, "expiresInMs" | "hasEnded" | "isCooldown">> {
+  readonly status?: number;
+  readonly why?: string | undefined;
+}
+
+const incomparable: Readonly<Record<number, readonly [title: string, why: string]>> = {
   413: ["Content Too Large", "is too long"],
   415: ["Unsupported Media Type", "has a content type that is not read here"],
   422: ["Unprocessable Content", "is nested too deep, or has a number that is too large"],
-} as const;
+};
 
 /** The parts of a problem document and its page. Without `heading` the page has the usual one. */
-type Content = [
-  head: [status: number, code: ProblemCode, retryAfterS?: number],
-  title: string,
-  detail: string,
-  advice: string,
-  heading?: string,
-];
+type Content = [status: number, title: string, detail: string, advice: string, heading?: string];
 
 /**
- * The text tells the client what to do, and never mentions the owner id, the lock's key or Redis. The
+ * The texts tell the client what to do, and never mention the owner id, the lock's key or Redis. The
  * titles are of draft-ietf-httpapi-idempotency-key-header-07, section 2.7, where it has one.
  */
-function contentOf(refusal: RefusalReason | ErrorReason, isDerived: boolean): Content {
-  switch (refusal.reason) {
-    case "lost":
-      return [
-        [503, "submit_lock_lost"],
-        "Service Unavailable",
-        "This submission lost its protection against being placed twice while it was processed. Check whether it succeeded before you submit again.",
-        "We could not finish it in time. Look at your orders: if yours is not there, submit it again.",
-        "Your order may not have been placed",
-      ];
-    case "incomparable": {
-      const [title, why] = incomparable[refusal.status];
-      return [
-        [refusal.status, "SUBMIT_LOCK_NO_FINGERPRINT"],
-        title,
-        `The body of this request ${why}, so it cannot be compared with that of an earlier one.`,
-        "The page sent an order that we cannot read. Go back, reload the page, and submit your order again.",
-      ];
-    }
-    case "anonymous":
-      return [
-        [401, "submit_anonymous"],
-        "Unauthorized",
-        "You are not signed in. Sign in, and check whether an earlier submission succeeded before you submit again.",
-        "You are not signed in. Sign in, and look at your orders first: if yours is not there, submit it again.",
-      ];
-    case "unavailable":
-      return [
-        [503, "submit_unavailable", soon],
-        "Service Unavailable",
-        "This request was not processed, because the submission could not be protected against being placed twice. If you sent it before, it may have been placed then: check that first. Send the same submission again in a moment.",
-        "We could not make sure that it would be placed only once. Try again in a moment. If you have submitted it before, look at your orders first.",
-        "We cannot place your order now",
-      ];
-    case "key-missing":
-      return [
-        [400, "idempotency_key_required"],
-        `${isDerived ? "The id of the submission" : "Idempotency-Key"} is missing`,
-        isDerived
-          ? "This operation needs the id of the submission. Reload the page, or send the id as it was given to you."
-          : "This operation needs the header Idempotency-Key: a new one for each new submission, the same one for each retry.",
-        "The page did not send what keeps an order from being placed twice. Go back, reload the page, and submit your order again.",
-      ];
-    case "key-invalid":
-      return [
-        [400, "idempotency_key_invalid"],
-        "Idempotency-Key is invalid",
-        `The Idempotency-Key header cannot be read. ${refusal.why}`,
-        "The page sent an order number that we cannot read. Go back, reload the page, and submit your order again.",
-      ];
-    case "id-invalid":
-      return [
-        [400, "idempotency_id_invalid"],
-        "The id of the submission is invalid",
-        `${refusal.why} Reload the page, or send the id as it was given to you.`,
-        "The page sent an order number that we cannot use. Go back, reload the page, and submit your order again.",
-      ];
-    case "mismatch":
-      return [
-        [422, "idempotency_conflict"],
-        isDerived
-          ? "The submission was sent with other content"
-          : "Idempotency-Key is already used",
-        `This submission was sent before with other content. Send the same content to repeat it, or begin a new submission, with ${isDerived ? "an id" : "an Idempotency-Key"} of its own.`,
-        "The page was used for another order before. Look at your orders; to place this one as well, start again from your cart.",
-      ];
-    case "contended": {
-      // No `Retry-After`, unlike the other answers with 409: a retry gets this one again.
-      if (refusal.answerUnavailable) {
-        return [
-          [409, "idempotency_answer_unavailable"],
-          "The answer is not available",
-          "This submission was processed before, and is not run again. Its answer was not kept, or has a content coding that you do not accept, so it cannot be repeated.",
-          "We did not place it a second time, and cannot show the first answer again. Look at your orders.",
-          "Your order was submitted before",
-        ];
-      }
-      if (refusal.hasEnded === true) {
-        return [
-          [409, "idempotency_in_flight", soon],
+const contents: Readonly<Record<ProblemCode, (about: About, isDerived: boolean) => Content>> = {
+  submit_lock_lost: () => [
+    503,
+    "Service Unavailable",
+    "This submission lost its protection against being placed twice while it was processed. Check whether it succeeded before you submit again.",
+    "We could not finish it in time. Look at your orders: if yours is not there, submit it again.",
+    "Your order may not have been placed",
+  ],
+  SUBMIT_LOCK_NO_FINGERPRINT: ({ status = 422 }) => {
+    const [title = "", why] = incomparable[status] ?? [];
+    return [
+      status,
+      title,
+      `The body of this request ${why}, so it cannot be compared with that of an earlier one.`,
+      "The page sent an order that we cannot read. Go back, reload the page, and submit your order again.",
+    ];
+  },
+  submit_anonymous: () => [
+    401,
+    "Unauthorized",
+    "You are not signed in. Sign in, and check whether an earlier submission succeeded before you submit again.",
+    "You are not signed in. Sign in, and look at your orders first: if yours is not there, submit it again.",
+  ],
+  submit_unavailable: () => [
+    503,
+    "Service Unavailable",
+    "This request was not processed, because the submission could not be protected against being placed twice. If you sent it before, it may have been placed then: check that first. Send the same submission again in a moment.",
+    "We could not make sure that it would be placed only once. Try again in a moment. If you have submitted it before, look at your orders first.",
+    "We cannot place your order now",
+  ],
+  idempotency_key_required: (_, isDerived) => [
+    400,
+    `${isDerived ? "The id of the submission" : "Idempotency-Key"} is missing`,
+    isDerived
+      ? "This operation needs the id of the submission. Reload the page, or send the id as it was given to you."
+      : "This operation needs the header Idempotency-Key: a new one for each new submission, the same one for each retry.",
+    "The page did not send what keeps an order from being placed twice. Go back, reload the page, and submit your order again.",
+  ],
+  idempotency_key_invalid: ({ why }) => [
+    400,
+    "Idempotency-Key is invalid",
+    `The Idempotency-Key header cannot be read. ${why}`,
+    "The page sent an order number that we cannot read. Go back, reload the page, and submit your order again.",
+  ],
+  idempotency_id_invalid: ({ why }) => [
+    400,
+    "The id of the submission is invalid",
+    `${why} Reload the page, or send the id as it was given to you.`,
+    "The page sent an order number that we cannot use. Go back, reload the page, and submit your order again.",
+  ],
+  idempotency_conflict: (_, isDerived) => [
+    422,
+    isDerived ? "The submission was sent with other content" : "Idempotency-Key is already used",
+    `This submission was sent before with other content. Send the same content to repeat it, or begin a new submission, with ${isDerived ? "an id" : "an Idempotency-Key"} of its own.`,
+    "The page was used for another order before. Look at your orders; to place this one as well, start again from your cart.",
+  ],
+  idempotency_answer_unavailable: () => [
+    409,
+    "The answer is not available",
+    "This submission was processed before, and is not run again. Its answer was not kept, or has a content coding that you do not accept, so it cannot be repeated.",
+    "We did not place it a second time, and cannot show the first answer again. Look at your orders.",
+    "Your order was submitted before",
+  ],
+  idempotency_in_flight: ({ hasEnded }, isDerived) =>
+    hasEnded
+      ? [
+          409,
           "The request that was outstanding for this submission is over",
           "This submission was still being processed when it was sent again, and its answer was not kept. Check whether it succeeded before you retry: a retry is processed as a new submission.",
           "We cannot show its result. Look at your orders: if yours is not there, submit it again.",
           "Your first click is no longer being processed",
-        ];
-      }
-      if (refusal.sameSubmission) {
-        return [
-          [409, "idempotency_in_flight", soon],
+        ]
+      : [
+          409,
           `A request is outstanding for this ${isDerived ? "submission" : "Idempotency-Key"}`,
           "This submission is still being processed. Wait for its answer, or send it again in a moment: it is not run twice.",
           "You have submitted it already, and we place it only once. Do not submit it again: look at your orders in a moment.",
           "Your order is being processed",
-        ];
-      }
-      const waitS = refusal.isCooldown ? Math.ceil(refusal.expiresInMs / 1_000) : soon;
-      return [
-        [409, "submit_contended", Math.max(soon, waitS)],
-        "Conflict",
-        refusal.isCooldown
-          ? "This was not processed: your last submission has just ended. Check whether it succeeded."
-          : "Another submission of yours is still being processed. Wait for its answer before you submit again.",
-        "We are still processing your first order, or have just finished it, so we did not place this one. Look at your orders before you submit again.",
-        "You already have an order in progress",
-      ];
-    }
-  }
-}
+        ],
+  submit_contended: ({ isCooldown }) => [
+    409,
+    "Conflict",
+    isCooldown
+      ? "This was not processed: your last submission has just ended. Check whether it succeeded."
+      : "Another submission of yours is still being processed. Wait for its answer before you submit again.",
+    "We are still processing your first order, or have just finished it, so we did not place this one. Look at your orders before you submit again.",
+    "You already have an order in progress",
+  ],
+};
+
+export const problemCodes: readonly string[] = Object.keys(contents);
 
 /** No link: only the shop knows its pages. No style or script: a policy may forbid them. */
 function pageOf(code: ProblemCode, advice: string, title = "Your order was not placed"): string {

@@ -244,19 +244,20 @@ function refuse<Source, Args extends unknown[]>(
     submission === undefined
       ? options.idempotency?.submissionId !== undefined
       : submission.source === "derived";
+  const code = codeOf(why);
   const answer = (...args: Args) => {
     const { docs } = options.idempotency ?? {};
     // Make and publish the refusal here: `answer` is not called for a client that has left.
     const prefersPage = prefersHtml(exchange.header("accept"));
-    const problem = problemFor(why, { docs, isDerived, prefersPage });
+    const problem = problemFor(code, why, { docs, isDerived, prefersPage });
     if (refusalChannel.hasSubscribers) {
-      const { code, status } = problem;
+      const { status } = problem;
       const { keyPrefix } = options.lock;
       refusalChannel.publish({ code, status, submission: submission?.id, key, keyPrefix });
     }
     return respond(...args, { ...why, problem, prefersPage } as never);
   };
-  return { kind: "answer", code: codeOf(why), answer };
+  return { kind: "answer", code, answer };
 }
 
 const optionFor = {

@@ -18,6 +18,7 @@ import type {
   SubmitLockChannels,
 } from "../lock/channels.ts";
 import type { LockStats } from "../lock/on-call.ts";
+import { problemCodes } from "../problem.ts";
 import { checkOptionNames, hasMembers, invalidOption } from "../validation.ts";
 
 /** A lock that is asked for its current numbers, such as a `SubmitLock`. */
@@ -139,13 +140,6 @@ const reasons: Record<LostReason, true> = {
   closed: true,
 };
 
-const codes = [
-  ...["submit_anonymous", "submit_contended", "submit_unavailable", "submit_lock_lost"],
-  ...["idempotency_key_required", "idempotency_key_invalid", "idempotency_id_invalid"],
-  ...["idempotency_in_flight", "idempotency_answer_unavailable", "idempotency_conflict"],
-  "SUBMIT_LOCK_NO_FINGERPRINT",
-];
-
 type Listeners = {
   readonly [Name in keyof SubmitLockChannels]?: (message: SubmitLockChannels[Name]) => void;
 };
@@ -201,7 +195,7 @@ function metricsOf(meter: Meter, locks: readonly ObservedLock[]): Listeners {
     prefixes.add(keyPrefix);
     duplicates.add(0, { [KEY_PREFIX]: keyPrefix });
     away.add(0, { [KEY_PREFIX]: keyPrefix });
-    for (const code of codes) refusals.add(0, { [KEY_PREFIX]: keyPrefix, [CODE]: code });
+    for (const code of problemCodes) refusals.add(0, { [KEY_PREFIX]: keyPrefix, [CODE]: code });
     for (const reason of Object.keys(reasons))
       losses.add(0, { [KEY_PREFIX]: keyPrefix, [REASON]: reason });
   };

@@ -209,11 +209,11 @@ describe("the problem of a refusal", () => {
   const audience = { docs: "https://shop.example/docs#once", isDerived: false, prefersPage: false };
 
   test("of a cooldown tells that the order before has ended", () => {
-    expect(problemFor(refusal, audience).body).toContain("has just ended");
+    expect(problemFor("submit_contended", refusal, audience).body).toContain("has just ended");
   });
 
   test("has headers that no application can change", () => {
-    const { headers } = problemFor(refusal, audience);
+    const { headers } = problemFor("submit_contended", refusal, audience);
     expect(() => Object.assign(headers, { "Retry-After": "60" })).toThrow(TypeError);
   });
 });

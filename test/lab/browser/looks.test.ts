@@ -1,6 +1,6 @@
 import type { BrowserContext, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { problemFor, type RefusalReason } from "../../../src/problem.ts";
+import { codeOf, problemFor, type RefusalReason } from "../../../src/problem.ts";
 import { ownDatabase } from "../../docs/examples/own-database.ts";
 import { type RunningDemo, startChromium, startDemo, untilShown } from "./chromium.ts";
 import { objections, Visitor } from "./visitor.ts";
@@ -135,7 +135,7 @@ describe.each([
     ] as unknown as RefusalReason[];
     for (const refusal of refusals) {
       const audience = { docs: undefined, isDerived: true, prefersPage: true };
-      await page.setContent(problemFor(refusal, audience).body);
+      await page.setContent(problemFor(codeOf(refusal), refusal, audience).body);
       expect(await objections(page)).toEqual([]);
       const scheme = await page.evaluate(
         'matchMedia("(prefers-color-scheme: dark)").matches === getComputedStyle(document.body).color.startsWith("rgb(255")',
