@@ -29,7 +29,7 @@ export type {
   FreeOptions,
   LockStats,
 } from "./lock/on-call.ts";
-export type { OnceOptions, OnceResult } from "./lock/once.ts";
+export type { OnceOptions, OnceResult, WithLockOptions } from "./lock/once.ts";
 export type { SubmitLockOptions } from "./lock/options.ts";
 export type { AnswerHeaders, AnswerToStore, StoredAnswer } from "./lock/record.ts";
 export type { LookUp, RepeatAttempt } from "./lock/repeats.ts";
@@ -44,7 +44,6 @@ export {
 } from "./lock/submission.ts";
 export type { UserId } from "./lock/submit-key.ts";
 export { type CloseOptions, SubmitLock } from "./lock/submit-lock.ts";
-export type { WithLockOptions } from "./lock/waiting.ts";
 export { type Problem, type ProblemCode, problemOf } from "./problem.ts";
 export { MemoryStore, type Outage } from "./stores/memory-store.ts";
 export type { RedisClient } from "./stores/redis/clients/port-of.ts";

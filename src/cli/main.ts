@@ -10,9 +10,8 @@ import { doctor } from "./doctor.ts";
 import { CliError, exitCode, toCliError } from "./failure.ts";
 import { free } from "./free.ts";
 import { list } from "./list.ts";
-import { show } from "./show.ts";
+import { show, watch } from "./show.ts";
 import { type Terminal, visible } from "./terminal.ts";
-import { watch } from "./watch.ts";
 
 type CliCommand = (context: Context) => Promise<number | undefined>;
 

@@ -2,7 +2,7 @@ import { InvalidOptionError, NoFingerprintError } from "../errors.ts";
 import { admit } from "../http/admission.ts";
 import { type GuardOptions, resolveGuardOptions } from "../http/options.ts";
 import { checkPlace } from "../http/place.ts";
-import type { Adapter } from "../http/port.ts";
+import type { Adapter, Exchange } from "../http/port.ts";
 import type { RequestSubmission } from "../http/public.ts";
 import type { RequestLease } from "../http/request-lease.ts";
 import { headersToRepeat, listedHeaders } from "../http/stored-answer.ts";
@@ -10,7 +10,6 @@ import type { Lease } from "../lock/lease.ts";
 import type { AnswerToStore, StoredAnswer } from "../lock/record.ts";
 import { type Problem, problemOf } from "../problem.ts";
 import { describe, invalidOption, textOfThrown, warnOnce } from "../validation.ts";
-import { FetchExchange } from "./exchange.ts";
 import { payloadOf } from "./payload.ts";
 import { headOf, mayHaveBody, untilOver } from "./response.ts";
 
@@ -251,4 +250,64 @@ function repeated({ status, headers, body }: StoredAnswer): Response {
   );
   const isEmpty = body === undefined || body.length === 0 || !mayHaveBody(status);
   return new Response(isEmpty ? null : new Uint8Array(body), { status, headers: pairs });
+}
+
+class FetchExchange implements Exchange {
+  readonly request: Request;
+  leaseEnds?: (ended: Promise<unknown>) => void;
+  isAnswered = false;
+  clientLeft: boolean;
+  watcher: { responseChanged(): void } | undefined;
+  /** Kept, because a server may give a request that was cloned another signal. */
+  readonly #signal: AbortSignal | undefined;
+  #cancel: (() => void) | undefined;
+  readonly #onAbort = (): void => {
+    this.clientLeft = true;
+    this.#cancel?.();
+    this.watcher?.responseChanged();
+  };
+
+  constructor(request: Request) {
+    this.request = request;
+    // A signal that has aborted already will not call the listener.
+    this.#signal = request.signal;
+    this.clientLeft = this.#signal?.aborted === true;
+  }
+
+  get method(): string {
+    return this.request.method;
+  }
+
+  get mayStillChange(): boolean {
+    return !this.isAnswered && !this.clientLeft;
+  }
+
+  header(name: string): string | undefined {
+    return this.request.headers.get(name) ?? undefined;
+  }
+
+  /** Splits at every comma, because `Headers` has the lines joined: a comma may separate two. */
+  headerLines(name: string): readonly string[] {
+    return this.header(name)?.split(",") ?? [];
+  }
+
+  watch(): void {
+    this.#signal?.addEventListener("abort", this.#onAbort);
+  }
+
+  stop(): void {
+    this.#signal?.removeEventListener("abort", this.#onAbort);
+  }
+
+  /** Calls `cancel` when the client leaves, or has left: nothing reads the stream any more. */
+  onClosed(cancel: () => void): void {
+    this.#cancel = cancel;
+    if (this.clientLeft) cancel();
+  }
+
+  /** The response is complete, or its body was ended, cancelled or broken off. */
+  end(): void {
+    this.isAnswered = true;
+    this.watcher?.responseChanged();
+  }
 }

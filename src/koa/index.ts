@@ -9,8 +9,7 @@ import { headersToRepeat } from "../http/stored-answer.ts";
 import type { Lease } from "../lock/lease.ts";
 import { isDisconnected, NodeExchange } from "../node/exchange.ts";
 import { contentAdapter, type RequestContent } from "../node/payload.ts";
-import { BodyStreams } from "./body-streams.ts";
-import { type AnyContext, ContextCapture, repeat } from "./capture.ts";
+import { type AnyContext, BodyStreams, ContextCapture, repeat } from "./capture.ts";
 
 export type * from "../http/public.ts";
 

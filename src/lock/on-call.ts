@@ -5,6 +5,7 @@ import { checkOptionNames, invalidOption } from "../validation.ts";
 import { Acquiring } from "./acquire.ts";
 import { forgetChannel } from "./channels.ts";
 import { type SubmissionAttempt, UserLease } from "./lease.ts";
+import { pauseBeforeRetry } from "./once.ts";
 import { completedOf, ownerOf, type StoredAnswer } from "./record.ts";
 import type { OnReport } from "./release.ts";
 import {
@@ -28,7 +29,6 @@ import type {
   OwnedReply,
 } from "./store.ts";
 import { encodeKeyPart } from "./submit-key.ts";
-import { pauseBeforeRetry } from "./waiting.ts";
 
 /** Options of `free`. */
 export interface FreeOptions {

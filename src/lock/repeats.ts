@@ -4,10 +4,10 @@ import { within } from "../timers.ts";
 import { Acquiring, type OnEnd } from "./acquire.ts";
 import { acquireChannel } from "./channels.ts";
 import { closedAttempt, type SubmissionAttempt } from "./lease.ts";
+import { pauseBeforeRetry } from "./once.ts";
 import { completedOf, type StoredAnswer } from "./record.ts";
 import { type CallerCommand, type LockRuntime, publish, write } from "./runtime.ts";
 import type { AcquireReply, LockCommand, LockTimes } from "./store.ts";
-import { pauseBeforeRetry } from "./waiting.ts";
 
 /** The state of a submission. */
 export type LookUp =

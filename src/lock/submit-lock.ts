@@ -14,7 +14,7 @@ import {
   type LockStats,
   statsOf,
 } from "./on-call.ts";
-import { type OnceOptions, type OnceResult, once } from "./once.ts";
+import { type OnceOptions, type OnceResult, once, type WithLockOptions, withLock } from "./once.ts";
 import { resolveLockOptions, type SubmitLockOptions } from "./options.ts";
 import { acquireOrWait, type LookUp, lookUp, type RepeatAttempt } from "./repeats.ts";
 import { type CallerCommand, captureContext, InFlight, LockRuntime } from "./runtime.ts";
@@ -31,7 +31,6 @@ import {
   type Submission,
 } from "./submission.ts";
 import { submitKey, type UserId } from "./submit-key.ts";
-import { type WithLockOptions, withLock } from "./waiting.ts";
 
 /** Options of `close`. */
 export interface CloseOptions {

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, afterEach, describe, expect, inject, test } from "vitest";
 import { type LockTimes, RedisStore, type SubmitLock } from "../../src/index.ts";
-import { touchScript } from "../../src/stores/redis/commands/touch.ts";
+import { touchScript } from "../../src/stores/redis/replicas.ts";
 import { startReplicatedCluster } from "../lab/topologies/cluster.ts";
 import { isInStep, type Node } from "../lab/topologies/topology.ts";
 import { asking } from "../support/asking.ts";

@@ -15,8 +15,8 @@ import {
   releaseScript,
   tellScript,
 } from "../../../src/stores/redis/commands/release.ts";
-import { touchScript } from "../../../src/stores/redis/commands/touch.ts";
 import { takeBack, writeTogether } from "../../../src/stores/redis/gathering.ts";
+import { touchScript } from "../../../src/stores/redis/replicas.ts";
 import { sha1hex } from "./server/script-runner.ts";
 
 /** The scripts of the store, and how their arguments lie: how many are everybody's, and what each entry has. */

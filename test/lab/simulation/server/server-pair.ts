@@ -19,7 +19,7 @@ import {
   releaseCommand,
   tellCommand,
 } from "../../../../src/stores/redis/commands/release.ts";
-import { touchScript } from "../../../../src/stores/redis/commands/touch.ts";
+import { touchScript } from "../../../../src/stores/redis/replicas.ts";
 import { replyOf } from "../network/command-queues.ts";
 import { runScript, sha1hex } from "./script-runner.ts";
 import { Keys, nobody } from "./simulated-redis.ts";
