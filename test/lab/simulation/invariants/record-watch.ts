@@ -155,6 +155,12 @@ export class RecordWatch extends Watch {
   /** A replica has taken over. */
   failedOver(): void {
     for (const key of this.#kept.keys()) {
+      const last = this.history(key).at(-1);
+      if (last?.isForgotten && this.world.server.look(key)?.value === last.text) {
+        // The deletion is lost, and the record is back.
+        last.isForgotten = false;
+        last.isOver = false;
+      }
       const standing = this.standing(key);
       if (standing === undefined || this.world.server.look(key)?.value === standing.text) continue;
       standing.isLost = true;
