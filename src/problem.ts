@@ -190,13 +190,17 @@ export function codeOf(why: RefusalReason): ProblemCode {
   return why.sameSubmission ? "idempotency_in_flight" : "submit_contended";
 }
 
-/**
- * `Retry-After`, in seconds: few orders take longer than one, and 0 would invite a storm. None where
- * a retry gets the same answer again.
- */
+/** The refusals that end by themselves. Before a retry of the others the client has to act. */
+const temporary: readonly ProblemCode[] = [
+  "submit_contended",
+  "submit_unavailable",
+  "idempotency_in_flight",
+];
+
+/** `Retry-After`, in seconds: few orders take longer than one, and 0 would invite a storm. */
 function retryAfter(code: ProblemCode, { isCooldown, expiresInMs = 0 }: About): number | undefined {
   if (code === "submit_contended" && isCooldown) return Math.max(1, Math.ceil(expiresInMs / 1_000));
-  return /contended|in_flight|submit_unavailable/.test(code) ? 1 : undefined;
+  return temporary.includes(code) ? 1 : undefined;
 }
 
 /** The members of a refusal, or of an error, on which some texts depend. */

@@ -1,5 +1,5 @@
 import { AsyncResource } from "node:async_hooks";
-import { clearTimeout, performance, setImmediate, setTimeout } from "./time.ts";
+import { clearTimeout, performance, setImmediate, setTimeout, sleep } from "./time.ts";
 
 /**
  * The asynchronous context in which the package was loaded. A timer or a socket that serves many
@@ -161,4 +161,10 @@ export async function within<Value>(
   } finally {
     clearTimeout(timer);
   }
+}
+
+/** Pauses a random time, so that waiters do not try in step; the last try begins at `endsAt`. */
+export async function pauseBeforeRetry(round: number, endsAt: number): Promise<void> {
+  const jittered = Math.min(25 * 2 ** round, 250) * (0.5 + Math.random());
+  await sleep(Math.max(0, Math.min(jittered, endsAt - performance.now())));
 }

@@ -1,11 +1,10 @@
 import { atCaller, InvalidOptionError, LockUnavailableError } from "../errors.ts";
 import { performance } from "../time.ts";
-import { within } from "../timers.ts";
+import { pauseBeforeRetry, within } from "../timers.ts";
 import { checkOptionNames, invalidOption } from "../validation.ts";
 import { Acquiring } from "./acquire.ts";
 import { forgetChannel } from "./channels.ts";
 import { type SubmissionAttempt, UserLease } from "./lease.ts";
-import { pauseBeforeRetry } from "./once.ts";
 import { completedOf, ownerOf, type StoredAnswer } from "./record.ts";
 import type { OnReport } from "./release.ts";
 import {
@@ -191,15 +190,18 @@ export async function check(
     else held.release(ended);
   });
   if (extended instanceof Error) throw extended;
-  if (extended.kind !== "done") throw toLockError(extended, times.acquireTimeoutMs);
+  const lost = "Redis lost or evicted its key, or another program wrote it";
+  if (extended.kind !== "done") {
+    throw new LockUnavailableError(
+      `check() could not extend its test lock (${extended.kind}): ${lost}`,
+    );
+  }
   // An unanswered release or complete is sent on for longer than a readiness check can wait.
   const ended = await within(times.acquireTimeoutMs, ending);
   const [outcome = "unconfirmed", cause] = ended ?? [];
   if (outcome === "released" || outcome === "recorded") return;
   if (outcome === "unconfirmed") throw cause ?? toLockError(undefined, times.acquireTimeoutMs);
-  throw new LockUnavailableError(
-    `check() could not release its test lock (${outcome}): Redis lost or evicted its key, or another program wrote it`,
-  );
+  throw new LockUnavailableError(`check() could not release its test lock (${outcome}): ${lost}`);
 }
 
 /**

@@ -6,8 +6,8 @@ import {
   LockUnavailableError,
   SubmissionMismatchError,
 } from "../errors.ts";
-import { performance, sleep } from "../time.ts";
-import { within } from "../timers.ts";
+import { performance } from "../time.ts";
+import { pauseBeforeRetry, within } from "../timers.ts";
 import { checkMs, checkOptionNames, invalidOption } from "../validation.ts";
 import { type Attempt, type Lease, type LockedWork, UserLease } from "./lease.ts";
 import { jsonOf, maxValueBytes } from "./record.ts";
@@ -150,12 +150,6 @@ export interface WithLockOptions {
    * @defaultValue 0, one attempt
    */
   readonly waitMs?: number | undefined;
-}
-
-/** Pauses a random time, so that waiters do not try in step; the last try begins at `endsAt`. */
-export async function pauseBeforeRetry(round: number, endsAt: number): Promise<void> {
-  const jittered = Math.min(25 * 2 ** round, 250) * (0.5 + Math.random());
-  await sleep(Math.max(0, Math.min(jittered, endsAt - performance.now())));
 }
 
 export async function withLock<Result>(

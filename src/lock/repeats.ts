@@ -1,10 +1,9 @@
 import { type LockClosedError, LockUnavailableError } from "../errors.ts";
 import { performance } from "../time.ts";
-import { within } from "../timers.ts";
+import { pauseBeforeRetry, within } from "../timers.ts";
 import { Acquiring, type OnEnd } from "./acquire.ts";
 import { acquireChannel } from "./channels.ts";
 import { closedAttempt, type SubmissionAttempt } from "./lease.ts";
-import { pauseBeforeRetry } from "./once.ts";
 import { completedOf, type StoredAnswer } from "./record.ts";
 import { type CallerCommand, type LockRuntime, publish, write } from "./runtime.ts";
 import type { AcquireReply, LockCommand, LockTimes } from "./store.ts";

@@ -16,7 +16,6 @@ import type {
   LockStore,
   LockTimes,
   NoAnswer,
-  OwnedReply,
 } from "./store.ts";
 import type { SubmissionIdentity } from "./submission.ts";
 
@@ -245,7 +244,7 @@ function saidOf(cause: Error): string {
 
 /** The error for a missing or failed reply. @param lateMs how late after `withinMs` it is made. */
 export function toLockError(
-  lastFailure: NoAnswer | OwnedReply | undefined,
+  lastFailure: NoAnswer | undefined,
   withinMs: number,
   lateMs = 0,
 ): LockUnavailableError | LockMisconfiguredError {
@@ -253,11 +252,6 @@ export function toLockError(
     const late = Math.round(lateMs);
     const why = late < busyMs ? "" : `: this process was busy, and looked ${late} ms later`;
     return new LockUnavailableError(`the store did not answer within ${withinMs} ms${why}`);
-  }
-  if (!isNoAnswer(lastFailure)) {
-    return new LockUnavailableError(
-      `check() could not extend its test lock (${lastFailure.kind}): Redis lost or evicted its key, or another program wrote it`,
-    );
   }
   const { cause, kind } = lastFailure;
   if (kind === "unsent") {
