@@ -61,6 +61,10 @@ async function placed(orders: number, seal?: SealOptions): Promise<string> {
   return seen.join("\n");
 }
 
+/** Never the same record, whatever byte a seal of random bytes ends with. */
+const altered = (record: Buffer) =>
+  Buffer.concat([record.subarray(0, -1), Buffer.of((record.at(-1) as number) ^ 1)]);
+
 const scope = "lock:submit:maria";
 const idOf = (key: string) => keyId("maria", scope, "POST /orders", key);
 /** Bodies, headers, a status, and the ids that a thief of the disk can calculate. */
@@ -129,7 +133,7 @@ describe.each(redisClients)("a sealed answer, with $name", ({ connect }) => {
 
   test.each([
     ["cut", 409, (record: Buffer) => record.subarray(0, -1)],
-    ["altered", 409, (record: Buffer) => Buffer.concat([record.subarray(0, -1), Buffer.from("x")])],
+    ["altered", 409, altered],
     ["another one's", 422, undefined],
   ])(
     "that is %s is %i, is forgotten by its id, and then the order runs",
