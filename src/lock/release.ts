@@ -114,8 +114,8 @@ export abstract class UntilAnswered<
     write(this.runtime.store, this.#method, request as never);
   }
 
-  #setTimer(now: number): void {
-    const dueAt = now + retryEveryMs;
+  #setTimer(now: number, waitsUntil = Infinity): void {
+    const dueAt = Math.min(now + retryEveryMs, waitsUntil);
     const reportAt = this.startedAt + this.#reportAfterMs;
     this.#timers.set(this, this.#onReport === undefined ? dueAt : Math.min(dueAt, reportAt));
   }
@@ -123,11 +123,11 @@ export abstract class UntilAnswered<
   override onDue(): void {
     const now = performance.now();
     const ageMs = now - this.startedAt;
-    const isSilent = this.#unanswered !== undefined;
     const silentUntil = this.#sentAt + this.command.times.commandTimeoutMs;
+    const waitsUntil = this.#unanswered === undefined ? this.#notBefore : silentUntil;
     if (ageMs >= this.#reportAfterMs) this.report("unconfirmed");
     if (ageMs >= this.#giveUpAfterMs) this.end();
-    else if (now < (isSilent ? silentUntil : this.#notBefore)) this.#setTimer(now);
+    else if (now < waitsUntil) this.#setTimer(now, waitsUntil);
     else this.sendAgain(now);
   }
 

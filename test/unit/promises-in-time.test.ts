@@ -96,6 +96,20 @@ describe("P3: no orphan", () => {
   });
 });
 
+test("rule 6: behind errors a release is sent again at once, and then after 50, 100 and 200 ms", async () => {
+  const fixture = await open();
+  const { lease } = acquired((await attempt(fixture)).ended);
+  for (let i = 0; i < 4; i++) fixture.befalls("release", { oddAnswer: true });
+  expect(await fixture.run(() => lease.release())).toBe("released");
+  const sentAt = fixture.writesOf("release").map(({ atMs }) => atMs);
+  const pauses = sentAt.slice(1).map((at, index) => at - (sentAt[index] as number));
+  expect(pauses).toHaveLength(4);
+  for (const [index, least] of [0, 50, 100, 200].entries()) {
+    expect(pauses[index]).toBeGreaterThanOrEqual(least);
+    expect(pauses[index]).toBeLessThan(least + aMomentMs);
+  }
+});
+
 describe("P6: an answer in time", () => {
   test("a silent Redis is unavailable after acquireTimeoutMs, and no later", async () => {
     const fixture = await open();
