@@ -150,7 +150,13 @@ async function main(): Promise<void> {
   }
   // A laboratory reads its arguments as if it had been started itself.
   process.argv = [node, self, ...args];
-  await laboratory.run();
+  try {
+    await laboratory.run();
+  } catch (error) {
+    if (!String(Object(error).code).startsWith("ERR_PARSE_ARGS")) throw error;
+    console.error(`npm run lab -- ${name}: ${(error as Error).message}`);
+    process.exitCode = 1;
+  }
 }
 
 if (process.argv[1] !== undefined && resolve(process.argv[1]) === fileURLToPath(import.meta.url)) {
