@@ -184,8 +184,8 @@ export class LockMisconfiguredError extends SubmitLockError {
 }
 
 /**
- * `close` was called: the lock takes no new work, and no longer sends a complete that Redis has not
- * answered.
+ * `close` was called: the lock takes no new work. As a `cause`: its time was over before Redis had
+ * answered a complete.
  */
 export class LockClosedError extends SubmitLockError {
   override readonly name = "LockClosedError";
@@ -222,7 +222,7 @@ export class LockLostError extends SubmitLockError {
   }
 }
 
-/** On Express: an answer function of a guard (`onContended`, …) called `next` without an error. */
+/** On Express: a function that answers (`onContended`, …) called `next` without an error. */
 export class AnsweredTwiceError extends SubmitLockError {
   override readonly name = "AnsweredTwiceError";
   readonly code = "SUBMIT_LOCK_ANSWERED_TWICE";

@@ -45,7 +45,7 @@ export interface Anonymous extends Refused {
 /** A 409. Unless a flag says otherwise, another submission of the user holds the lock. */
 export interface Contended extends Refused {
   readonly reason: "contended";
-  /** How long the key lives unless extended, in ms; `Infinity` if the key is not a string. */
+  /** How long the key lives unless extended, in ms; `Infinity` for no string; 0 with `hasEnded`. */
   readonly expiresInMs: number;
   /** The request repeats a submission that is in flight, has ended or was completed. */
   readonly sameSubmission: boolean;
@@ -119,7 +119,8 @@ export function prefersHtml(accept = "*/*"): boolean {
  * ```
  *
  * @param accept the request's `Accept`: a page for a client that prefers HTML; else a problem document.
- * @returns `undefined` for an error that only the application can fix, such as a wrong option.
+ * @returns `undefined` for an error that is no refusal, such as a wrong option. Log each 503: a wrong
+ * password (`LockMisconfiguredError`) is one, too, and does not end by itself.
  */
 export function problemOf(error: unknown, accept?: string): Problem | undefined {
   const refusal = refusalIn(error);
@@ -190,7 +191,7 @@ export function codeOf(why: RefusalReason): ProblemCode {
   return why.sameSubmission ? "idempotency_in_flight" : "submit_contended";
 }
 
-/** The refusals that end by themselves. Before a retry of the others the client has to act. */
+/** The refusals with a `Retry-After`: the others do not end by themselves. */
 const temporary: readonly ProblemCode[] = [
   "submit_contended",
   "submit_unavailable",
@@ -289,8 +290,8 @@ const contents: Readonly<Record<ProblemCode, (about: About, isDerived: boolean) 
     hasEnded
       ? [
           409,
-          "The request that was outstanding for this submission is over",
-          "This submission was still being processed when it was sent again, and its answer was not kept. Check whether it succeeded before you retry: a retry is processed as a new submission.",
+          "The first request is over, and its answer was not kept",
+          "This submission was still being processed when it was sent again. Check whether it succeeded before you retry: a retry is processed as a new submission.",
           "We cannot show its result. Look at your orders: if yours is not there, submit it again.",
           "Your first click is no longer being processed",
         ]

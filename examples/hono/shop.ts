@@ -51,6 +51,7 @@ app.get("/orders/:number", (c) => c.text(`Order ${Number(c.req.param("number"))}
 // Hono itself answers 500 to every error, also to a lost lock.
 app.onError((error, c) => {
   const problem = problemOf(error, c.req.header("accept")) ?? { status: 500, body: "no order" };
+  if (problem.status >= 500) console.error(error);
   return new Response(problem.body, problem);
 });
 const port = Number(process.env["PORT"] ?? 3000);

@@ -13,6 +13,7 @@ import {
   Global,
   Inject,
   Injectable,
+  Logger,
   Module,
   type NestInterceptor,
   type OnApplicationBootstrap,
@@ -62,7 +63,7 @@ export class Once implements NestInterceptor {
   }
 }
 
-/** Refusals are the guard's: status, code, `Retry-After`, a page for a form, and no error in the log. */
+/** Refusals are the guard's: status, code, `Retry-After`, a page for a form; only a 503 is logged. */
 @Catch()
 export class Refusals extends BaseExceptionFilter {
   @Inject(HttpAdapterHost) private readonly host!: HttpAdapterHost;
@@ -74,6 +75,7 @@ export class Refusals extends BaseExceptionFilter {
       super.catch(error, host);
       return;
     }
+    if (problem.status === 503) new Logger(Refusals.name).error(error);
     const { httpAdapter } = this.host;
     const response = http.getResponse();
     for (const [name, value] of Object.entries(problem.headers)) {

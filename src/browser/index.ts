@@ -22,7 +22,7 @@ export {
 
 /** The options that {@link submitOnce} adds to those of `fetch`. */
 export interface SubmitOnceOptions {
-  /** The order's name: `cart:17`, on a server with the user. @defaultValue the request's content */
+  /** The order's name: `cart:17`; on a server, add the user. @defaultValue the request's content */
   readonly name?: string | undefined;
   /** The page's own id, such as cart and version: two tabs are one order. @defaultValue `idOf(name)` */
   readonly id?: string | undefined;

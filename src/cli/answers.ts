@@ -97,7 +97,7 @@ export async function answers({ args, terminal, open }: Context): Promise<undefi
   } else {
     lines.push(
       isScan
-        ? "No repeat of an order of this user is answered without running it."
+        ? "In the keys looked at, no answer for repeats of this user is kept."
         : "No answer is kept for this key and route, or this submission. Leave these options out to see all answers of the user.",
     );
   }
@@ -113,7 +113,7 @@ export async function answers({ args, terminal, open }: Context): Promise<undefi
 const mostAnswers = 10_000;
 
 const meaning = [
-  "Each row is one submission that succeeded: its repeats get this answer, and run nothing.",
+  "Each row is one submission that is not run again: a repeat gets this answer, or a 409.",
   "A repeat leaves no trace here, and neither does an order without an id. Two rows are two submissions: compare their orders and payments.",
 ];
 

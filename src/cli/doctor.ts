@@ -29,9 +29,7 @@ interface ServerReport {
 }
 
 interface Finding {
-  /**
-   * `fail`: locks are lost or refused now. `warn`: after the next failure. `unknown`: not checked.
-   */
+  /** `fail`: locks or answers are lost. `warn`: after the next failure. `unknown`: not checked. */
   readonly level: "ok" | "warn" | "fail" | "unknown";
   readonly check: string;
   readonly text: string;

@@ -29,9 +29,13 @@ export class CliError extends Error {
 const remedies: readonly (readonly [RegExp, code: number, sentence: string])[] = [
   [refusals.password, notPermitted, " rejected the user name or password. Put both in the URL."],
   [refusals.host, notPermitted, " accepts no client from this host. Use another host."],
-  [refusals.select, notPermitted, " may not be selected. ACL SETUSER with +select permits it."],
+  [
+    refusals.select,
+    notPermitted,
+    ": SELECT is not permitted. ACL SETUSER with +select permits it.",
+  ],
   [/SELECT is not allowed in/, usage, ": add --cluster, and leave the database out of the URL."],
-  [refusals.database, usage, " does not exist. Put the shop's database at the end of the URL."],
+  [refusals.database, usage, ": no such database. Put the shop's at the end of the URL."],
   [
     refusals.command,
     notPermitted,

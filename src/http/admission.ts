@@ -186,7 +186,7 @@ async function decide<Source, Args extends unknown[]>(
 function warnOfReads(): void {
   warnOnce(
     "SUBMIT_LOCK_GUARDED_READ",
-    "a GET was refused with 409, because its user has an order under way. Mount the guard on the routes that place orders, and not on the whole application, or skip such requests",
+    "a GET was refused with 409, because its user is locked. Mount the guard on the routes that place orders, and not on the whole application, or skip such requests",
   );
 }
 

@@ -32,7 +32,7 @@ export interface IdempotencyOptions<Source> {
   /**
    * Returns the content that must be equal on a retry: JSON, text, bytes, or a promise of them; else
    * it is a `NoFingerprintError`. `{ except: ["captcha"] }`: query, body and files, without these
-   * top-level members of the body. @defaultValue query, body and files; none with `submissionId`
+   * top-level members of the body. @defaultValue those three for a key, none for `submissionId`
    */
   readonly fingerprint?:
     | ((source: Source) => unknown)

@@ -191,7 +191,7 @@ export class RequestLease {
       // The response is over, so only a warning is possible.
       warnOnce(
         "SUBMIT_LOCK_STORE_FAILED",
-        `idempotency.store failed, so this answer is not kept, and a retry runs: ${textOfThrown(error)}`,
+        `idempotency.store failed, so this answer is not kept: ${textOfThrown(error)}`,
       );
       return false;
     }

@@ -11,7 +11,7 @@ export interface AcquireMessage extends OfKey {
   readonly outcome: "acquired" | "contended" | "completed" | "mismatched" | "unavailable";
   /** How long the attempt took. Every duration of a message is in milliseconds. */
   readonly durationMs: number;
-  /** How many requests were sent: 1, more after a lost or late reply, 0 for a shared attempt. */
+  /** How many requests were sent: above 1 after a lost, late or refused reply, 0 if none was. */
   readonly copies: number;
   /** `acquired`: a reply was lost or late, so the acquire was sent again with the same owner id. */
   readonly confirmed: boolean;
@@ -25,7 +25,8 @@ export interface AcquireMessage extends OfKey {
 
 /**
  * The outcome of a release. `released`: the key held the lease, and is free or in its cooldown now.
- * `gone`, `foreign`: the key no longer held the lease, and was free or held another value. `freed`:
+ * `gone`, `foreign`: the key no longer held the lease, and was free or held another value, such as
+ * a later lease. `freed`:
  * a person had taken the lock away. `unconfirmed`: Redis has not answered in `acquireTimeoutMs` or
  * denies it; the release goes on, and at worst the key runs out within its TTL. After `complete`, a
  * release is `released` for `recorded`, `unconfirmed` for `unconfirmed`, else `gone`.
@@ -93,7 +94,7 @@ export interface ForgetMessage extends OfKey {
 export interface LostMessage extends OfKey {
   readonly outcome: LostReason;
   readonly fencingToken: number | undefined;
-  /** From before the acquire was sent to the loss. */
+  /** From before the acquire was sent to the loss: `heldMs` elsewhere. */
   readonly durationMs: number;
 }
 

@@ -27,7 +27,7 @@ const maxPendingLength = 8 * 1024 * 1024;
  *
  * ```
  * answered ────▶ recorded, late, expired, duplicate; unconfirmed where the store cannot record
- * 2 × acquireTimeoutMs + ttlMs over ────────────▶ unconfirmed, and sent on: no harm if late
+ * 2 × acquireTimeoutMs + ttlMs over ────────────▶ unconfirmed, and sent again: no harm if late
  * maxHoldMs over as well, or dropped by close ──▶ given up: the lock runs out by itself
  * ```
  */
@@ -95,7 +95,7 @@ export class Completing extends UntilAnswered<CompleteRequest, CompleteReply, Co
     if (kind === "unrecordable") {
       this.lastFailure = { kind: "rejected", cause: ownError(notARecord), misconfigured: false };
     }
-    // On a Cluster, an earlier try may have let the lock go behind this one's record.
+    // On a Cluster, `late` is `recorded` if an earlier try has let the lock go.
     const outcome = kind === "late" && this.hasLetGo ? "recorded" : kind;
     this.end(outcome === "unrecordable" ? "unconfirmed" : outcome);
     // Rule 17: retire requests in flight only now, when the record is written or never will be.

@@ -38,7 +38,7 @@ export interface FreeOptions {
   /** Why, such as a ticket's number. 1 to 200 characters. */
   readonly reason: string;
   /**
-   * Deletes the key at once. A living holder is notified by its next renewal, up to `ttlMs` / 3
+   * Deletes the key at once. A living holder is notified by its next extend, up to `ttlMs` / 3
    * later, or if none is due (near `maxHoldMs`) at its end, up to `ttlMs` later: two submissions at
    * a time are possible until then. @defaultValue false
    */
@@ -161,7 +161,7 @@ export function statsOf({
   };
 }
 
-/** Takes, extends and ends a throwaway lock. @param completes by a complete, else by a release. */
+/** Takes, extends and ends a throwaway lock. @param completes with a complete, else a release. */
 export async function check(
   runtime: LockRuntime,
   command: CallerCommand,
@@ -190,18 +190,20 @@ export async function check(
     else held.release(ended);
   });
   if (extended instanceof Error) throw extended;
-  const lost = "Redis lost or evicted its key, or another program wrote it";
+  const whyGone = "Redis lost or evicted its key, or another program wrote it";
   if (extended.kind !== "done") {
     throw new LockUnavailableError(
-      `check() could not extend its test lock (${extended.kind}): ${lost}`,
+      `check() could not extend its test lock (${extended.kind}): ${whyGone}`,
     );
   }
-  // An unanswered release or complete is sent on for longer than a readiness check can wait.
+  // An unanswered release or complete is sent again for longer than a readiness check can wait.
   const ended = await within(times.acquireTimeoutMs, ending);
   const [outcome = "unconfirmed", cause] = ended ?? [];
   if (outcome === "released" || outcome === "recorded") return;
   if (outcome === "unconfirmed") throw cause ?? toLockError(undefined, times.acquireTimeoutMs);
-  throw new LockUnavailableError(`check() could not release its test lock (${outcome}): ${lost}`);
+  throw new LockUnavailableError(
+    `check() could not release its test lock (${outcome}): ${whyGone}`,
+  );
 }
 
 /**

@@ -103,7 +103,7 @@ function contendedError(
   if (hasEnded) {
     return new LockContendedError(
       "the same submission was in flight, and has ended without a value. Check whether it took effect before you try again",
-      0,
+      expiresInMs,
       { sameSubmission, hasEnded },
     );
   }
@@ -172,7 +172,7 @@ export async function withLock<Result>(
   }
 }
 
-/** @throws the error of the last attempt, once `waitMs` is over or waiting does not help. */
+/** @throws the last attempt's error once `waitMs` is over; at once if misconfigured or closed. */
 async function waitForLease(
   runtime: LockRuntime,
   key: string,

@@ -33,7 +33,7 @@ export interface SubmitLockOptions {
   readonly acquireTimeoutMs?: number | undefined;
   /**
    * How long a command may stay unanswered before it is sent again, on another connection. For an
-   * extend at least `ttlMs` / 15; a look-up is not sent again. 10 to `acquireTimeoutMs` / 2.
+   * extend at least `ttlMs` / 15; `lookUp` is not sent again. 10 to `acquireTimeoutMs` / 2.
    * @defaultValue the smaller of 200 and `acquireTimeoutMs` / 2
    */
   readonly commandTimeoutMs?: number | undefined;

@@ -12,7 +12,7 @@ import {
 } from "./runtime.ts";
 import type { LockRequest, NoAnswer, OwnedReply, RecordBytes, ReleaseRequest } from "./store.ts";
 
-/** The pause, in ms, after a request that was not written, or lost its connection, or retires. */
+/** The pause, in ms, after `unsent`, a lost connection, or an answer to a retire. */
 const retryEveryMs = 50;
 
 /** The longest pause, in ms, after errors of the server: 50, 100, 200, … up to this. */
@@ -38,7 +38,7 @@ export type OnReport<Outcome> = (outcome: Outcome | "unconfirmed", cause?: Error
  *   │ ─── an error of the server ───────────▶ sent again after 50 ms, then twice as long, up to 1 s
  *   │ ─── rejected as misconfigured ────────▶ sent again after 1 s
  *   │ ─── no answer for commandTimeoutMs ───▶ sent again, now ambiguous
- *   │ ─── reportAfterMs is over ────────────▶ reported as unconfirmed, and sent on
+ *   │ ─── reportAfterMs is over ────────────▶ reported as unconfirmed, and sent again
  *   └──── giveUpAfterMs is over as well ────▶ given up
  * ```
  */

@@ -94,7 +94,7 @@ async function lookInTime(runtime: LockRuntime, command: LockCommand): Promise<S
   }
 }
 
-/** The most callers that may wait for one submission, so as not to starve others, and in all. */
+/** The most callers that may wait: for one submission, so that others can too, and in all. */
 export const mostWaiting = { forOne: 64, inAll: 1_000 } as const;
 
 interface Waiter {
@@ -137,7 +137,7 @@ export class Watch {
       const { run } = longest;
       const lookedAt = performance.now();
       const failed = (error: unknown) => {
-        // A look throws once the lock was closed.
+        // A look throws once `close` has waited.
         for (const { fail } of this.waiters) fail(error);
         this.waiters.clear();
       };
@@ -211,7 +211,7 @@ function attempting(
   return attempt;
 }
 
-/** Publishes a click that shared another click's attempt, so that metrics count both clicks. */
+/** Publishes a contended click that shared another's attempt, so that metrics count both. */
 function publishShared(
   command: CallerCommand,
   attempt: SubmissionAttempt,
@@ -300,7 +300,7 @@ export async function acquireOrWait(
       void watch.run(() => watches.delete(identity));
     });
     if (seen.outcome === "in-flight") return attempt;
-    if (seen.outcome === "none") return { ...attempt, hasEnded: true };
+    if (seen.outcome === "none") return { ...attempt, expiresInMs: 0, hasEnded: true };
     if (seen.outcome !== "unknown") return seen;
     const why = "the store did not say whether the same submission has ended";
     return { outcome: "unavailable", cause: new LockUnavailableError(why), isRepeat: true };

@@ -81,7 +81,7 @@ export class LockRuntime {
   readonly timers: TimerWheel;
   /** The timers of completes, which `close` may give up. */
   readonly completeTimers: TimerWheel<Completing>;
-  /** The timers of leases that are held, wait for a complete, or are lost and not yet retired. */
+  /** The timers of leases that are held, wait for a complete, or are lost under work. */
   readonly watchdogs: TimerWheel<HeldLease>;
   /** Attempts under way, and leases not lost, with neither `release` nor `complete` called. */
   readonly active: WaitGroup = new WaitGroup();

@@ -8,7 +8,7 @@ import type { SubmissionHashes } from "./store.ts";
 export interface SealOptions {
   /**
    * Secrets of 32 bytes, such as `Buffer.from(text, "base64")`. The first, the newest, seals; each
-   * of them opens. A submission whose record none opens is refused with 409, and never runs again.
+   * of them opens. A submission whose record none opens is refused with 409 until its `retainMs` is over.
    * To rotate, put the new one in front; the old one may go after `retainMs`, but see `idKey`.
    */
   readonly keys: readonly Uint8Array[];

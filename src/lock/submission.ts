@@ -23,7 +23,7 @@ export interface Submission {
   readonly retainMs?: number | undefined;
 }
 
-/** Identifies a submission in the application's database, equal in guards, jobs and webhooks. */
+/** Identifies a submission in a database. A job gets a guard's only by the guard's `submission.id`. */
 export interface SubmissionIdentity {
   /** 22 characters, made of the user and the submission's id. */
   readonly id: string;
@@ -114,7 +114,7 @@ export function checkId(name: string, id: unknown): string {
 }
 
 /**
- * The submission of a job, a webhook or `lock.once`, for {@link SubmissionTable}: equal for the
+ * The submission of a job, a webhook or `lock.once`, for `SubmissionTable`: equal for the
  * same user and id in every process, and different for any other pair. For `submission.id` of a
  * guarded request of this user, it is the submission of that request.
  *

@@ -117,7 +117,7 @@ export class SubmitLock {
   /**
    * For guards: acquires for a submission; while the same one is in flight, waits for its end
    * instead, and never takes the lock. A caller that was waiting when the run ended is `told` the
-   * answer of {@link ToldOptions}. Settles within `waitMs` plus an attempt and two look-ups.
+   * answer of `ToldOptions`. Settles within `waitMs` plus an attempt and two look-ups.
    * @param waitMs in milliseconds, 0 to 30 000; 0 not to wait.
    * @param isAbandoned returns `true` once the client has gone, which ends the wait.
    * @throws InvalidUserIdError, InvalidOptionError (as a rejection) as `acquire` does.
@@ -253,7 +253,7 @@ export class SubmitLock {
   }
 
   /**
-   * Takes the lock away from the holder with `id`. The holder is notified by its next renewal (its
+   * Takes the lock away from the holder with `id`. The holder is notified by its next extend (its
    * `signal` aborts, reason `freed`), and the key refuses every acquire for `freeInMs`, the rest of
    * the lease's life. A cooldown and a foreign value that does not begin with a UUID are deleted at
    * once. A second call is `freed` again, or `already-free`. Settles within `acquireTimeoutMs`.

@@ -14,7 +14,7 @@ export interface RequestContent {
   readonly url: string;
   /** The body as a parser has left it; `undefined` if none has. */
   readonly body: unknown;
-  /** Whether a parser has set `body`, even to `undefined` for a type that it does not parse. */
+  /** Whether a parser has set `body`; except on Fastify, even to `undefined`, for another type. */
   readonly hasParser: boolean;
   /** The values of all properties in which parsers leave files; `undefined` where none are. */
   readonly files: readonly unknown[];

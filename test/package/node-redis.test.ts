@@ -164,7 +164,7 @@ describe("P10: the commands with node-redis", () => {
       ["Redis is silent", paused, [], 3, noAnswer],
       ["a password is missing", () => locked(""), [], 4, rejected],
       ["a password is wrong", () => locked(":wrong-one@"), [], 4, rejected],
-      ["no such database is", async () => `${(await server()).url}/99`, [], 2, "does not exist"],
+      ["no such database is", async () => `${(await server()).url}/99`, [], 2, "no such database"],
       [
         "a certificate is not trusted",
         async () => `rediss://127.0.0.1:${(await forTest(startTls(sharedRedisPort()))).port}`,

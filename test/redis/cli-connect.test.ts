@@ -61,7 +61,7 @@ describe("P10: every command proves where it is before it looks", () => {
     ["nobody listens", "redis://127.0.0.1:1", 3, "ECONNREFUSED"],
     ["no address is given", "", 2, "where is Redis?"],
     ["the password is wrong", `redis://checkout:wrong-one@${at}`, 4, "user name or password"],
-    ["there is no such database", `redis://${at}/99`, 2, `database 99 of ${at} does not exist`],
+    ["there is no such database", `redis://${at}/99`, 2, `database 99 of ${at}: no such database`],
     ["the user may not select", `redis://checkout:pw@${at}/5`, 4, "ACL SETUSER with +select"],
   ])("and ends with its code where %s", async (_what, url, code, said) => {
     for (const ended of await refusals(url)) {
@@ -246,7 +246,7 @@ test("a Unix socket is reached by its path, and its database by ?db", async () =
   const show = (end: string) => runMain(["show", "51"], { REDIS_URL: `${path}${end}` });
   expect((await show("?db=5")).stdout).toContain("is not submit-lock");
   expect((await show("")).stdout).toContain("is not locked");
-  expectFailure(await show("?db=99"), 2, `database 99 of ${path} does not exist`);
+  expectFailure(await show("?db=99"), 2, `database 99 of ${path}: no such database`);
   expectFailure(await show("?db=x"), 2, "--config");
   expectFailure(await runMain(["show", "51", "--cluster"], { REDIS_URL: path }), 2, "--cluster");
 });

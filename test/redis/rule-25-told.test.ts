@@ -66,7 +66,7 @@ describe.each([
     const waiting = waits(lock, user);
     await areWaiting(lock, 1);
     await second.release();
-    expect(await waiting).toMatchObject({ outcome: "contended", hasEnded: true });
+    expect(await waiting).toMatchObject({ outcome: "contended", hasEnded: true, expiresInMs: 0 });
   });
 
   test("is told by its own run, where a later one is at work before it looks", async () => {

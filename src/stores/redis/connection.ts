@@ -110,7 +110,7 @@ export class Connection {
   everReady = false;
   /** When the connection was last found silent since it came up (monotonic); −∞ for never. */
   silentAt: number = Number.NEGATIVE_INFINITY;
-  /** Rule 9: its last answer says so: the server is a replica now, or has lost its replicas. */
+  /** Rule 9: by its last answer, the server is a replica now, or has lost its replicas. */
   mayBeDemoted = false;
   /** The calls that wait for each node, oldest first. */
   readonly #unanswered = new Map<string, Call[]>();

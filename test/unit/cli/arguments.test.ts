@@ -234,7 +234,7 @@ describe("an error", () => {
     ["NOAUTH Authentication required.", 4, "user name or password"],
     ["NOPERM this user has no permissions to run the 'eval' command", 4, "ACL SETUSER"],
     ["NOPERM this user has no permissions to run the 'select' command", 4, "+select"],
-    ["ERR DB index is out of range", 2, "redis-1:6379 does not exist"],
+    ["ERR DB index is out of range", 2, "redis-1:6379: no such database"],
     ["ERR SELECT is not allowed in cluster mode", 2, "--cluster"],
     ["DENIED Redis is running in protected mode", 4, "another host"],
     ["MOVED 866 127.0.0.1:7001", 2, "--cluster"],

@@ -66,7 +66,7 @@ export function outlivedKey(
   return `${command.key}:${recordKey({ ...command, submission })}`;
 }
 
-/** Rule 25: the key of the answer that a run has told. Look-ups of repeats that wait read it alone. */
+/** Rule 25: the key of the answer that a run has told. Only looks of waiting repeats read it. */
 export function toldKey(recordKey: string): string {
   return `${recordKey}:told`;
 }
