@@ -18,6 +18,7 @@ if (outdated.length > 0) throw new Error(outdated.join("\n"));
 const chosen = mutations.filter(
   ({ isRare, name }) => words.every((word) => name.includes(word)) && !(isShort && isRare),
 );
+if (chosen.length === 0) throw new Error(`no mutant's name has "${words.join('" and "')}"`);
 const catches = await huntAll(chosen);
 console.table(
   catches.map(({ mutation, after, by }) => ({
