@@ -79,7 +79,9 @@ function embedded(): <Result>(work: Work<Result>) => Promise<Result> {
 function onPostgres(connectionString: string): <Result>(work: Work<Result>) => Promise<Result> {
   const options = "-c lock_timeout=5s -c idle_in_transaction_session_timeout=30s";
   const pool = new pg.Pool({ connectionString, options });
-  pool.on("error", () => {}); // an idle connection that breaks is replaced
+  // A connection that breaks fails its transaction, or is replaced: without both it ends the process.
+  pool.on("error", () => {});
+  pool.on("connect", (client) => client.on("error", () => {}));
   const ready = pool.query(migration).catch((error: { code?: string }) => {
     if (error.code !== "42P06" && error.code !== "23505") throw error; // it is there already
   });

@@ -259,8 +259,9 @@ export class NoFingerprintError extends SubmitLockError {
 
 /**
  * `SubmissionTable.once` of `submit-lock/sql`: its statements were not in one open transaction. It
- * was given a pool, no BEGIN was sent, or the transaction ended within `work`: then the writes of
- * `work` before that may stay, and its submission is not repeated.
+ * was given a pool, no BEGIN was sent, or the transaction ended within `work`. Behind a COMMIT, the
+ * writes before it stay, and no repeat runs. Behind a rollback, as by a deadlock that `work` has
+ * caught, the writes after it may stay, and a repeat runs: look for their effect.
  */
 export class TransactionRequiredError extends SubmitLockError {
   override readonly name = "TransactionRequiredError";

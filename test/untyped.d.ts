@@ -56,6 +56,7 @@ declare module "pg" {
   class Pool {
     constructor(options: object);
     on(event: "error", listener: () => void): void;
+    on(event: "connect", listener: (client: Client) => void): void;
     query(text: string, values?: unknown[]): Promise<Result>;
     connect(): Promise<PoolClient>;
     end(): Promise<void>;

@@ -4,10 +4,12 @@ import {
   anotherTransaction,
   type Dialect,
   noTransaction,
+  probe,
   rowsOf,
   type SqlExecutor,
   send,
   submissionsOf,
+  textsOf,
   waitedTooLong,
 } from "./executor.ts";
 
@@ -16,7 +18,7 @@ export function postgresql(table: string): Dialect {
   // J2: PostgreSQL refuses LOCK outside of a transaction. The INSERT takes the same lock anyway,
   // and ONLY leaves the table's partitions unlocked.
   const prove = `LOCK TABLE ONLY ${table} IN ROW EXCLUSIVE MODE`;
-  const insert = `INSERT INTO ${table} (id, fingerprint) VALUES ($1, $2) ON CONFLICT (id) DO NOTHING RETURNING txid_current()::text AS tx`;
+  const insert = `INSERT INTO ${table} (id, fingerprint) VALUES ($1, $2) ON CONFLICT (id) DO NOTHING RETURNING txid_current()::text AS tx, ${probe}`;
   // Its own statement, so that READ COMMITTED sees the row for which the INSERT has waited (J4).
   const select = `SELECT fingerprint, value, floor(extract(epoch FROM clock_timestamp() - created_at) * 1000)::text AS age FROM ${table} WHERE id = $1`;
   const update = `UPDATE ${table} SET value = $1 WHERE id = $2 AND txid_current()::text = $3 RETURNING id`;
@@ -36,7 +38,7 @@ CREATE INDEX ON ${table} (created_at);
       await send(tx, prove, [], "25P01", noTransaction);
       for (let round = 1; round <= 3; round++) {
         const inserted = await send(tx, insert, [id, fingerprint], "55P03", waitedTooLong);
-        const [own] = rowsOf(inserted, ["tx"]);
+        const [own] = textsOf(inserted, ["tx", "probe"]);
         if (own !== undefined) return String(own["tx"]);
         const row = await find(tx, id);
         // Insert again: the row that this INSERT has met was pruned since.
@@ -64,12 +66,12 @@ export function mysql(table: string): Dialect {
   // INSERT IGNORE would deadlock as often, and hide other errors.
   const insert = `INSERT INTO ${table} (id, fingerprint, run, created_at) VALUES (?, ?, ?, UTC_TIMESTAMP(6)) ON DUPLICATE KEY UPDATE id = id`;
   const age = "TIMESTAMPDIFF(MICROSECOND, created_at, UTC_TIMESTAMP(6)) DIV 1000 AS age";
-  const select = `SELECT fingerprint, value, run, ${age} FROM ${table} WHERE id = ?`;
+  const select = `SELECT fingerprint, value, run, ${age}, ${probe} FROM ${table} WHERE id = ?`;
   const update = `UPDATE ${table} SET value = ? WHERE id = ? AND run = ?`;
   const remove = `DELETE FROM ${table} WHERE created_at < UTC_TIMESTAMP(6) - INTERVAL ? * 1000 MICROSECOND ORDER BY created_at LIMIT ?`;
   const more = `SELECT 1 AS n FROM ${table} WHERE created_at < UTC_TIMESTAMP(6) - INTERVAL ? * 1000 MICROSECOND LIMIT 1`;
   const find = async (db: SqlExecutor, text: string, id: string) =>
-    submissionsOf(await db.query(text, [id]), ["run"]);
+    submissionsOf(await db.query(text, [id]), ["run", "probe"]);
   return {
     ddl: `CREATE TABLE ${table} (
   id char(22) CHARACTER SET ascii COLLATE ascii_bin PRIMARY KEY,
@@ -84,7 +86,9 @@ export function mysql(table: string): Dialect {
       // Each call names its own savepoint: an equal name would replace that of an outer call.
       const run = randomBytes(8).toString("hex");
       await tx.query(`SAVEPOINT submit_lock_${run}`, []);
-      await send(tx, `ROLLBACK TO SAVEPOINT submit_lock_${run}`, [], noSavepoint, noTransaction);
+      // Not ROLLBACK TO: it would undo what the application has sent at the same time.
+      await send(tx, `RELEASE SAVEPOINT submit_lock_${run}`, [], noSavepoint, noTransaction);
+      await tx.query(`SAVEPOINT submit_lock_${run}`, []);
       await send(tx, insert, [id, fingerprint, run], 1205, waitedTooLong);
       // Read the row to see whose it is: mysql2 reports 1 affected row for a new and a known one.
       // In REPEATABLE READ only FOR UPDATE sees the row that the INSERT has met (J4).

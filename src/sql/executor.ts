@@ -46,17 +46,28 @@ export function rowsOf(result: unknown, columns: readonly string[]): Record<stri
 
 /** Checks the rows of a select. @param more columns beside fingerprint, value and age. */
 export function submissionsOf(result: unknown, more: readonly string[] = []): SubmissionRow[] {
-  const texts = ["fingerprint", "value", ...more];
-  const rows = rowsOf(result, [...texts, "age"]);
+  return textsOf(result, ["fingerprint", "value", ...more], ["age"]) as unknown as SubmissionRow[];
+}
+
+/** J9: JSON in the row of a run, so that a driver that parses it is refused before `work`. */
+export const probe = `'{}' AS probe`;
+
+/** Finds rows that have text or NULL in the columns `texts`. */
+export function textsOf(
+  result: unknown,
+  texts: readonly string[],
+  others: readonly string[] = [],
+): Record<string, unknown>[] {
+  const rows = rowsOf(result, [...texts, ...others]);
   for (const row of rows) {
     // Refuse bytes: no text equals a Buffer, so the row of this run would look like another run's.
     const name = texts.find((each) => row[each] !== null && typeof row[each] !== "string");
     if (name === undefined) continue;
     throw new InvalidOptionError(
-      `tx: expected text in the column ${name}, got ${describe(row[name])}. Let the driver return text as strings, and not as bytes`,
+      `tx: expected text in the column ${name}, got ${describe(row[name])}. Let the driver return text as strings, and not as bytes or parsed, as by Kysely's ParseJSONResultsPlugin`,
     );
   }
-  return rows as unknown as SubmissionRow[];
+  return rows;
 }
 
 /** Sends a statement; if the database answers with `code`, `meaning` makes the error. */

@@ -26,7 +26,7 @@ export { isRetryable, type SqlExecutor } from "./executor.ts";
  * - J6: a committed row without a value never runs again.
  * - J7: an id contains user and operation; no two pairs make one text.
  * - J8: a refusal is not kept as an answer.
- * - J9: rows without the columns, or with bytes instead of text, are an error.
+ * - J9: rows without the columns, or with bytes or what was parsed instead of text, are an error.
  * - J10: names are quoted, values are parameters; codes are found in errors that wrap others.
  * - J13: rows are pruned by the database's clock, from a day on, in batches.
  */
@@ -100,7 +100,7 @@ export class SubmissionTable {
    * and does not call `work`. Call it first in the transaction, and commit right behind it. `work`
    * gets no argument: it uses the same transaction, and never the pool.
    *
-   * A run sends three statements (six on MySQL); none begins, commits, rolls back or tries again.
+   * A run sends three statements (seven on MySQL); none begins, commits, rolls back or tries again.
    * While another transaction with this submission is open, `once` waits, as long as the database
    * permits. Errors of `work` and of the database are passed on unchanged: let them leave the
    * transaction, so that it is rolled back. Run it again where {@link isRetryable} says so.

@@ -82,6 +82,18 @@ await onEachDatabase((db) => {
       expect(await rowsOf(db, fresh.submission.id)).toEqual([]);
     });
 
+    test("it undoes nothing that the application sends at the same time", async () => {
+      const { item, submission } = await freshItem(db);
+      const gift = identify(item, { id: "gift" });
+      await inTransaction(db, (tx) =>
+        table.once(tx, submission, async () => {
+          await Promise.all([table.once(tx, gift, () => "a card"), placeOrder(tx, item)]);
+        }),
+      );
+      expect(await ledgerOf(db, item)).toEqual(oneOrder);
+      expect(await rowsOf(db, gift.id)).toHaveLength(1);
+    });
+
     const endings: [string, (tx: Session) => Promise<unknown>][] = [
       ["COMMIT", (tx) => tx.commit()],
       ["ROLLBACK", (tx) => tx.rollback()],
@@ -122,7 +134,7 @@ await onEachDatabase((db) => {
         await placeOrder(tx, item);
         await tx.commit();
       });
-      expect(sent.count).toBe(1);
+      expect(sent.count).toBe(dialect === "mysql" ? 2 : 1);
       await tx.rollback();
       await tx.close();
       // The order stays although its run was rolled back.
@@ -245,13 +257,33 @@ await onEachDatabase((db) => {
   test("J9: texts that a driver returns as bytes are refused", async () => {
     const { submission } = await freshItem(db);
     for (const row of [
-      { fingerprint: Buffer.from("f"), value: "1", run: "1", age: "1" },
-      { fingerprint: null, value: new Uint8Array([49]), run: "1", age: "1" },
+      { fingerprint: Buffer.from("f"), value: "1", run: "1", age: "1", probe: "" },
+      { fingerprint: null, value: new Uint8Array([49]), run: "1", age: "1", probe: "" },
     ]) {
       const bytes: SqlExecutor = { query: async () => [row] };
       const text = /^tx: expected text in the column \w+, got an object. Let the driver/;
       await expect(table.lookUp(bytes, submission)).rejects.toThrow(text);
     }
+  });
+
+  test("J9: who parses results that look like JSON is refused before work, and nothing was written", async () => {
+    const { submission } = await freshItem(db);
+    const run = inTransaction(db, (tx) => {
+      // Both shapes of a result: { rows }, and [rows, fields].
+      const parse = (_name: string, value: unknown) =>
+        typeof value === "string" && value.startsWith("{") ? JSON.parse(value) : value;
+      const parsing: SqlExecutor = {
+        query: async (text, params) => {
+          const { rows, 0: first } = Object(await tx.query(text, params));
+          return JSON.parse(JSON.stringify(rows ?? first ?? []), parse);
+        },
+      };
+      return table.once(parsing, submission, () => expect.fail("it ran"));
+    });
+    await expect(run).rejects.toThrow(
+      /in the column probe, got an object.*ParseJSONResultsPlugin$/,
+    );
+    expect(await rowsOf(db, submission.id)).toEqual([]);
   });
 
   test("a value is kept in ASCII, which a connection of another charset does not change", async () => {

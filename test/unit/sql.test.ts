@@ -134,9 +134,9 @@ test("J9: rows of another form are refused", async () => {
   for (const wrong of wrongs) {
     const run = table.once(answering(wrong).tx, submission, () => 1);
     await expect(run).rejects.toMatchObject(invalid);
-    await expect(run).rejects.toThrow(/^tx: expected rows that are objects with tx, got/);
+    await expect(run).rejects.toThrow(/^tx: expected rows that are objects with tx, probe, got/);
   }
-  const known = { tx: "1", id: "1" };
+  const known = { tx: "1", id: "1", probe: "{}" };
   for (const right of [{ rows: [known] }, [known], [[known], ["fields"]]]) {
     const run = table.once(answering(right).tx, submission, () => 1);
     await expect(run).resolves.toEqual({ value: 1, replayed: false, ageMs: 0 });

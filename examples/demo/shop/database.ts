@@ -53,8 +53,9 @@ function embedded(): Database {
 
 function connectTo(url: string): Database {
   const pool = new pg.Pool({ connectionString: url, max: 10, connectionTimeoutMillis: 5_000 });
-  // An idle connection that breaks is replaced; without a listener the process would end.
+  // A connection that breaks fails its transaction, or is replaced: without both it ends the process.
   pool.on("error", () => {});
+  pool.on("connect", (client) => client.on("error", () => {}));
   return {
     place: `in PostgreSQL at ${url.replace(/\/\/[^@/]*@/, "//")}`,
     query: async (text, values) => (await pool.query(text, values as unknown[])).rows,

@@ -149,6 +149,42 @@ test.concurrent.for(["koa", "fastify", "hono"])(
   },
 );
 
+// pg takes its own listener off a connection that is in use: without another, its error ends the process.
+test("the shop to copy goes on where a database connection breaks within an order", async ({
+  skip,
+  onTestFinished,
+}) => {
+  const { DATABASE_URL } = await ownDatabase();
+  if (DATABASE_URL === undefined) return skip("there is no PostgreSQL here");
+  const example = runExample("examples/express/shop.ts", { env: { PORT: "0", DATABASE_URL } });
+  const { click } = await customerOf(await urlOf(example));
+  onTestFinished(() => example.kill("SIGCONT"));
+  const db = new pg.Client({ connectionString: DATABASE_URL });
+  db.on("error", () => {});
+  await db.connect();
+  const sessions = async (which: string) => {
+    const of = "SELECT pid FROM pg_stat_activity WHERE datname = current_database()";
+    return (await db.query(`${of} AND pid <> pg_backend_pid() AND ${which}`)).rows;
+  };
+  await db.query("BEGIN");
+  await db.query("SELECT * FROM example_shop.stock FOR UPDATE");
+  const order = click();
+  const waits = async () => (await sessions("wait_event_type = 'Lock'")).length === 1;
+  await until(waits, { what: "the order to wait" });
+  // The reply and the end of its connection come together, as at a failover or behind a pause.
+  example.kill("SIGSTOP");
+  await db.query("COMMIT");
+  const isIdle = async () => (await sessions("state = 'idle in transaction'"))[0];
+  const { pid } = await until(isIdle, { what: "the order's reply" });
+  await db.query("SELECT pg_terminate_backend($1)", [pid]);
+  const isGone = async () => (await sessions(`pid = ${pid}`)).length === 0;
+  await until(isGone, { what: "the end of its connection" });
+  example.kill("SIGCONT");
+  expect(await order).toEqual({ status: 500 });
+  expect(await click()).toMatchObject({ status: 303 });
+  await db.end();
+});
+
 test("a shop to copy needs no Redis to be tried", async () => {
   const { click } = await customerOf(
     await urlOf(runExample("examples/express/shop.ts", { env: { PORT: "0" } })),

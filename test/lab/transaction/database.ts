@@ -113,6 +113,7 @@ async function postgres(connectionString: string) {
   const options = "-c lock_timeout=4000 -c idle_in_transaction_session_timeout=4000";
   const pool = new pg.Pool({ connectionString, max: 4, options });
   pool.on("error", () => {});
+  pool.on("connect", (client) => client.on("error", () => {}));
   return {
     close: () => pool.end(),
     async connect(): Promise<Connection> {
