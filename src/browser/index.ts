@@ -24,7 +24,7 @@ export {
 export interface SubmitOnceOptions {
   /** The order's name: `cart:17`; on a server, add the user. @defaultValue the request's content */
   readonly name?: string | undefined;
-  /** The page's own id, such as cart and version: two tabs are one order. @defaultValue `idOf(name)` */
+  /** The page's own id, such as cart and version: two tabs are one order. @defaultValue `Idempotency-Key` of the headers, or `idOf(name)` */
   readonly id?: string | undefined;
   /** How long an answer is awaited, over all tries. @defaultValue 30 000 */
   readonly timeoutMs?: number | undefined;
@@ -76,7 +76,8 @@ const flights = new Map<string, Join>();
  * try is an order. Calls share a request under way if method, URL, content headers and body are the
  * same; other content has another id, unless the page gives a name or an id. The id is kept over
  * reloads, until 2xx, 3xx, or a 4xx before which no try is in doubt, other than 401 and the guard's
- * refusals of an order that may exist. The body has arrived when the promise resolves.
+ * refusals of an order that may exist. Disable the button until then: without an id of the page, a
+ * click behind a 2xx is another order. The body has arrived when the promise resolves.
  * @example
  * ```ts
  * const body = JSON.stringify({ cart: 7 });
@@ -105,7 +106,7 @@ export async function submitOnce(
   if (!(timeoutMs >= 0) || mode === "no-cors" || body?.getReader || body?.next) {
     throw new TypeError(`timeoutMs, mode, body: got ${timeoutMs}, ${mode}, ${body}`);
   }
-  const type = `${[...headers].filter(([name]) => name.startsWith("content-"))}`;
+  const type = `${[...headers].filter(([name]) => /^content-/.test(name))}`;
   // Leave the boundary out of the content: it is another one each time that a form is serialized.
   const [, boundary = "-"] = type.split("boundary=");
   let text = await request.clone().text();
@@ -116,7 +117,7 @@ export async function submitOnce(
   const content = (method + url + type + text).replaceAll(boundary, "-");
   if (request.signal.aborted) throw request.signal.reason;
   const name = once.name ?? digestOf(content);
-  const id = once.id || idOf(name);
+  const id = once.id || headers.get("Idempotency-Key") || idOf(name);
   const key = id + content;
   headers.set("Idempotency-Key", id);
   return (flights.get(key) ?? flightOf(request, key, id, name))(once.onWaiting, request, timeoutMs);

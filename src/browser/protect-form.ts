@@ -1,7 +1,7 @@
 import { FORM_BUSY_MS } from "./bounds.ts";
 import { digestOf, forget, idOf, kept, owners, protections } from "./ids.ts";
 
-/** Fields that each load of a page fills anew: what is ordered does not depend on them. */
+/** Names of fields that are filled anew: what is ordered does not depend on them. */
 const TOKENS = /csrf|token|captch|turnsti|nonce/i;
 
 /** The options of {@link protectForm}. */

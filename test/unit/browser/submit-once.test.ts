@@ -480,6 +480,16 @@ describe("two calls with one name", () => {
     expect(server.ids).toEqual(expect.arrayContaining(["1", "2"]));
   });
 
+  test("have the id of a header of their own, which is not replaced", async () => {
+    const { submitOnce } = openPage();
+    server.script();
+    const own = (key: string) => ({ ...order, headers: { "Idempotency-Key": key } });
+    const keys = ["cart-7", "cart-8", "cart-8"];
+    await Promise.all(keys.map((key) => submitOnce(`${server.url}/`, own(key))));
+    await submitOnce(`${server.url}/`, { ...own("cart-8"), once: { id: "cart-9" } });
+    expect(server.ids.sort()).toEqual(["cart-7", "cart-8", "cart-9"]);
+  });
+
   test("one after the other are two orders, unless the page has an id of its own", async () => {
     const { submitOnce } = openPage();
     server.script();
