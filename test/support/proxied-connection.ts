@@ -89,8 +89,8 @@ export class Lane {
     this.flow = flow;
   }
 
-  get isHolding(): boolean {
-    return this.#held.length > 0;
+  get holding(): number {
+    return this.#held.length;
   }
 
   push(bytes: Buffer): void {
@@ -161,6 +161,11 @@ export class ProxiedConnection {
     this.#deaf = true;
   }
 
+  /** Redis has answered each request that was not held on its way there. */
+  get isAnswered(): boolean {
+    return this.#replyCount >= this.#requestCount - this.requests.holding;
+  }
+
   /** Every request waits, in its turn, for what `gate` does. */
   waitBeforeEachRequest(gate: () => Promise<unknown>): void {
     this.#gate = gate;
@@ -217,11 +222,11 @@ export class ProxiedConnection {
   /** Requests that are held outlive their client: they are the late copies. */
   #endUpstream(): void {
     void this.#gated.then(() => {
-      if (!this.requests.isHolding) this.#upstream.end();
+      if (this.requests.holding === 0) this.#upstream.end();
     });
   }
 
   #endClient(): void {
-    if (!this.replies.isHolding) this.#client.end();
+    if (this.replies.holding === 0) this.#client.end();
   }
 }

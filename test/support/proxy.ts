@@ -53,6 +53,8 @@ export interface RedisProxy {
   waitBeforeEachRequest(gate: () => Promise<unknown>): void;
   /** New connections lead to this port; open ones stay, as behind a virtual IP. */
   leadTo(port: number): void;
+  /** Redis has answered each request on an open connection that was not held on its way there. */
+  isAnswered(): boolean;
   /** Every open connection is reset (RST). */
   resetAll(): void;
   /** Every client's side is reset; requests that are held still reach Redis when they are released. */
@@ -145,6 +147,7 @@ export async function startProxy(firstTarget: number): Promise<RedisProxy> {
     get connections() {
       return clients.size;
     },
+    isAnswered: () => [...open].every((connection) => connection.isAnswered),
     count: (name) => commands.filter(([n]) => n?.toLowerCase() === name.toLowerCase()).length,
     swallowReplies: (on) => set("replies", on ? "drop" : "pass"),
     swallowRequests: (on) => set("requests", on ? "drop" : "pass"),
