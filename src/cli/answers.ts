@@ -8,8 +8,8 @@ import type { ServerPort } from "../stores/redis/clients/port.ts";
 import { recordKeyOf, slotOf } from "../stores/redis/clients/slots.ts";
 import { performance, sleep } from "../time.ts";
 import { answerOf, answerWithinMs, redisOf } from "./connect.ts";
-import type { CliLock, CliTarget, Context } from "./context.ts";
-import { CliError, exitCode } from "./failure.ts";
+import type { Arguments, CliLock, CliTarget, Context } from "./context.ts";
+import { CliError, exitCode, toCliError } from "./failure.ts";
 import { reasonOf } from "./free.ts";
 import { clientOf, refuseNodeOfCluster, scanKeys, scanText } from "./scan.ts";
 import {
@@ -66,7 +66,11 @@ export async function answers({ args, terminal, open }: Context): Promise<undefi
           const id = each.slice(records.start.length);
           if (!is22(id) || ids.has(id)) continue;
           ids.add(id);
-          await look(id);
+          // One key of another program must not hide the answers.
+          await look(id).catch((error) => {
+            if (Object(error).exitCode !== exitCode.found) throw error;
+            terminal.warn([error.message]);
+          });
         }
         return ids.size >= mostAnswers ? `The scan stops at ${count(mostAnswers)}` : undefined;
       },
@@ -98,7 +102,7 @@ export async function answers({ args, terminal, open }: Context): Promise<undefi
     lines.push(
       isScan
         ? "In the keys looked at, no answer for repeats of this user is kept."
-        : "No answer is kept for this key and route, or this submission. Leave these options out to see all answers of the user.",
+        : `No answer is kept for this key and route, or this submission${unlessSealed(args)}. Leave these options out to see all answers of the user.`,
     );
   }
   if (found.some(({ answer }) => answer.unreadable === "sealed with another key")) {
@@ -107,6 +111,13 @@ export async function answers({ args, terminal, open }: Context): Promise<undefi
     );
   }
   terminal.print(end === "" ? lines : [...lines, end]);
+}
+
+/** A sealed answer is under a key that is made with the seal, which only the shop's own lock has. */
+function unlessSealed(args: Arguments): string {
+  return args.has("config")
+    ? ""
+    : ", unless it is sealed: then give the module of the shop's lock with --config";
 }
 
 /** The scan stops at this many answers: no person reads more. */
@@ -135,7 +146,7 @@ export async function forget({ args, terminal, open }: Context): Promise<number>
     else terminal.warn([text]);
     return isDone ? exitCode.done : exitCode.found;
   };
-  const none = `No answer of submission ${visible(args.id)} is kept for user ${user}: its next retry runs.`;
+  const none = `No answer of submission ${visible(args.id)} is kept for user ${user}${unlessSealed(args) || ": its next retry runs"}.`;
   const inFlight = `Nothing was changed: user ${user} is placing this order right now. Wait for its end: ${args.suggest("show", args.user)}`;
   if (seen.outcome === "in-flight") return end(seen.outcome, inFlight);
   if (seen.outcome !== "completed") return end("none", none);
@@ -226,9 +237,13 @@ function recordsOf(connection: CliTarget, lock: CliLock, user: string): Records 
       seen = await lock.lookUp(user, { id });
     }
     if (seen.outcome === "unknown") {
-      const text = `no usable answer from ${address} about a record`;
-      const why = "Redis is silent, or does not permit GET, or the key holds no record";
-      throw new CliError(`${text}: ${why}`, exitCode.noRedis);
+      // Ask Redis itself: the lock was not told why.
+      const args = { keys: [start + id], args: [] };
+      const asked = client.eval("return redis.call('GET', KEYS[1])", args);
+      await answerOf(address, asked).catch((error: Error) => {
+        if (!/WRONGTYPE/.test(error.message)) throw toCliError(error, address);
+      });
+      throw new CliError(`the key ${visible(start + id)} holds no record`, exitCode.found);
     }
     if (seen.outcome !== "completed") return seen;
     const life = client.eval("return redis.call('PTTL', KEYS[1])", {

@@ -10,12 +10,14 @@ import { refusals } from "../stores/redis/redis-errors.ts";
 import { RedisStore } from "../stores/redis/redis-store.ts";
 import { setImmediate } from "../time.ts";
 import { within } from "../timers.ts";
-import { hasMembers } from "../validation.ts";
+import { hasMembers, textOfThrown } from "../validation.ts";
 import { type Arguments, type CliLock, type CliTarget, lockMembers } from "./context.ts";
 import { CliError, exitCode, toCliError } from "./failure.ts";
 
 /** The longest wait for one answer of Redis, and for the connection, in ms. */
 export const answerWithinMs = 2_000;
+/** The longest wait for the module of `--config`, in ms. */
+const loadedWithinMs = 10_000;
 
 export async function connect(args: Arguments, env: NodeJS.ProcessEnv): Promise<CliTarget> {
   const config = args.text("config");
@@ -181,11 +183,15 @@ async function fromConfig(file: string, args: Arguments): Promise<CliTarget> {
   const given = ["url", "cluster", "sentinel", "master", "tls-ca", "prefix", "ioredis-prefix"];
   const clashing = given.find((name) => args.has(name));
   if (clashing !== undefined) throw new CliError(`--config and --${clashing} exclude each other`);
-  let loaded: { readonly default?: unknown; readonly redis?: unknown };
+  let loaded: { readonly default?: unknown; readonly redis?: unknown } | undefined;
   try {
-    loaded = await import(pathToFileURL(resolve(file)).href);
+    loaded = await within(loadedWithinMs, import(pathToFileURL(resolve(file)).href));
   } catch (error) {
-    throw new CliError(`--config: cannot load ${file} (${(error as Error).message})`);
+    throw new CliError(`--config: cannot load ${file} (${textOfThrown(error)})`);
+  }
+  if (loaded === undefined) {
+    const text = `--config: ${file} has not loaded within ${loadedWithinMs / 1_000} s`;
+    throw new CliError(`${text}. Does it await its connection to Redis? Leave that to the lock`);
   }
   // In a module compiled to CommonJS, `export default` is one level deeper.
   if (hasMembers(loaded.default, ["default"])) loaded = loaded.default as typeof loaded;

@@ -90,8 +90,10 @@ async function examine(
     if (text === undefined) {
       add("unknown", "info", "version, role, memory and persistence: not permitted (+info)");
     } else {
-      lookAtInfo(info, isClusterNode, add);
-      await lookAtPersistence(node, info, hasRecords, add);
+      const setting = await ifPermitted(node, ["config", "GET", "save"]);
+      const save = Array.isArray(setting) ? setting[1] : Object(setting)["save"];
+      lookAtInfo(info, isClusterNode, save, add);
+      lookAtPersistence(info, save, hasRecords, add);
     }
     if (isClusterNode) await lookAtCluster(node, ttlMs, add);
     await lookAtCalls(target, node, info, add);
@@ -139,7 +141,8 @@ function numberIn(reply: unknown, name: string): number {
   return Number(reply instanceof Map ? reply.get(name) : Object(reply)[name]);
 }
 
-function lookAtInfo(info: Info, isClusterNode: boolean, add: Add): void {
+/** @param save the save points; `""` for none, and `undefined` where they must not be read. */
+function lookAtInfo(info: Info, isClusterNode: boolean, save: unknown, add: Add): void {
   const { role, connected_slaves: replicas = "0" } = info;
   if (role === "slave") {
     const remedy = `use the master's address, ${info["master_host"]}:${info["master_port"]}, or Sentinels that know it`;
@@ -170,7 +173,8 @@ function lookAtInfo(info: Info, isClusterNode: boolean, add: Add): void {
   }
 
   const isLogBroken = info["aof_enabled"] === "1" && info["aof_last_write_status"] === "err";
-  if (isLogBroken || info["rdb_last_bgsave_status"] === "err") {
+  // Without save points a snapshot that failed refuses nothing.
+  if (isLogBroken || (info["rdb_last_bgsave_status"] === "err" && save !== "")) {
     const text = `Redis could not save its ${isLogBroken ? "append-only file" : "snapshot"}: by default, it refuses every lock until it can save again`;
     add(
       "fail",
@@ -181,13 +185,15 @@ function lookAtInfo(info: Info, isClusterNode: boolean, add: Add): void {
   }
 }
 
-async function lookAtPersistence(node: ServerPort, info: Info, hasRecords: boolean, add: Add) {
-  if (info["aof_enabled"] === "1") return add("ok", "persistence", "appendonly yes");
-  const setting = await ifPermitted(node, ["config", "GET", "save"]);
-  const save = Array.isArray(setting) ? setting[1] : Object(setting)["save"];
+function lookAtPersistence(info: Info, save: unknown, hasRecords: boolean, add: Add): void {
+  if (info["aof_enabled"] === "1") {
+    add("ok", "persistence", "appendonly yes");
+    return;
+  }
   const isLost = save === "";
   const settings = isLost ? 'appendonly no and save ""' : "appendonly no";
-  const lost = isLost ? "every lock and record" : "the locks and records since the last snapshot";
+  const snapshot = `since the last snapshot${save === undefined ? ", if there are any (to know, +config|get)" : ""}`;
+  const lost = isLost ? "every lock and record" : `the locks and records ${snapshot}`;
   const text = `${settings}: a restart loses ${lost}. An order that a customer repeats afterwards runs again`;
   const remedy =
     "CONFIG SET appendonly yes; it writes every command of all users of this Redis to its disk. To keep it, CONFIG REWRITE, or without a configuration file --appendonly yes where the server is started";

@@ -60,6 +60,11 @@ const remedies: readonly (readonly [RegExp, code: number, sentence: string])[] =
   [/\bNOREPLICAS\b/, noRedis, " has too few replicas (min-replicas-to-write), and refuses writes."],
   [/\b(LOADING|MASTERDOWN)\b/, noRedis, " is not ready yet. Try again in a moment."],
   [/\bBUSY\b/, noRedis, " runs a script. SCRIPT KILL ends one that has written nothing."],
+  [
+    /Connection is closed|ECONNRESET|closed unexpectedly/,
+    noRedis,
+    ": no answer, and the connection was closed. Is Redis up (doctor names the nodes of a Cluster), does the address say rediss:// exactly where Redis uses TLS, and does Redis accept other hosts than its own (protected mode)?",
+  ],
 ];
 
 /** Turns any error into a sentence and an exit code. `at` names the Redis that was asked. */

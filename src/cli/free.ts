@@ -72,7 +72,8 @@ export async function free(context: Context): Promise<number> {
     const isKnown = isSubmitLockError(error) && !isSubmitLockError(error.cause);
     const look = `Whether the user was freed is not known. Look again: ${args.suggest("show")}`;
     const outcome = isKnown ? "Nothing was changed." : look;
-    throw new CliError(`${failure.message} ${outcome}`, failure.exitCode);
+    const { exitCode, message } = failure;
+    throw new CliError(`${message.replace(/[^.?!)]$/, "$&.")} ${outcome}`, exitCode);
   });
   let text = `User ${user} is free by now.`;
   if (result.outcome === "changed") {

@@ -24,7 +24,9 @@ const terminal: Terminal = {
     const reader = createInterface({ input: stdin, output: stderr });
     try {
       const ended = once(reader, "close").then(() => undefined);
-      return (await Promise.race([reader.question(question), ended]))?.trim();
+      // Ctrl-C rejects the question: nothing was typed.
+      const asked = reader.question(question).catch(() => undefined);
+      return (await Promise.race([asked, ended]))?.trim();
     } finally {
       reader.close();
     }
@@ -40,5 +42,5 @@ stdout.on("error", ({ code, message }: NodeJS.ErrnoException) => {
 
 void main(process.argv.slice(2), terminal).then((code) => {
   // This calls back when all output is written. The open connection would keep the process alive.
-  stdout.write("", () => process.exit(code));
+  stdout.write("", (error) => error ?? process.exit(code));
 });

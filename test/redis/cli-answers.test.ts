@@ -41,6 +41,26 @@ async function openShop(port = sharedRedisPort()) {
 }
 
 describe("answers", () => {
+  test("are listed beside a key that holds none, which is named", async () => {
+    const { idOf, lock, order, user } = await openShop();
+    await order("cart 7");
+    const odd = `{${lock.keyFor(user)}}:${idOf("another")}`;
+    await command(sharedRedisPort(), "rpush", odd, "an element");
+    const { code, stdout, stderr } = await runMain(["answers", user], env);
+    expect({ code, stderr }).toEqual({ code: 0, stderr: `the key ${odd} holds no record\n` });
+    expect(stdout).toContain(idOf("cart 7"));
+  });
+
+  test("of a user who may not read them are exit code 4, as everywhere", async () => {
+    const server = await forTest(startRedis());
+    const rules = ["on", "nopass", "~*", "+info", "+client|info", "+ping"];
+    await command(server.port, "acl", "setuser", "reader", ...rules);
+    const url = `redis://reader:any@127.0.0.1:${server.port}`;
+    const { idOf, user } = await openShop();
+    const ended = await runMain(["forget", user, idOf("cart 7"), ...why, "--url", url]);
+    expectFailure(ended, 4, "ACL SETUSER");
+  });
+
   test("lists what is kept for a user, the newest first, and nothing of others", async () => {
     const { idOf, lock, order, user } = await openShop();
     await order("cart 7");
@@ -211,6 +231,13 @@ test.each(redisClients)(
     expect(shownId).not.toBe(id);
     expect(without.stdout).toContain("give its module with --config");
     expect(without.stdout).not.toContain("secret");
+    // By the order's own id, nothing is found without the seal, and nothing is promised.
+    const unsaid = "unless it is sealed: then give the module of the shop's lock with --config.";
+    const bySubmission = await runMain(["answers", user, "--submission", "job 9"], env);
+    expect(bySubmission.stdout).toContain(unsaid.slice(0, -1));
+    const byId = await runMain(["forget", user, id, ...why], env);
+    expect(byId.stdout).toContain(unsaid);
+    expect(byId.stdout).not.toContain("runs");
     const config = configModule(
       `export const redis = new Redis("${env.REDIS_URL}");
      const seal = { keys: [Buffer.from("${secret}", "base64")] };

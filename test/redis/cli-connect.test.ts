@@ -1,3 +1,5 @@
+import { spawn, spawnSync } from "node:child_process";
+import { randomUUID } from "node:crypto";
 import { once } from "node:events";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { type AddressInfo, createServer, type Socket } from "node:net";
@@ -7,6 +9,7 @@ import { afterAll, describe, expect, onTestFinished, test } from "vitest";
 import { slotOf } from "../../src/stores/redis/clients/slots.ts";
 import {
   auditOf,
+  bin,
   configModule,
   expectFailure,
   runEvery,
@@ -148,10 +151,52 @@ describe("P10: the client of --config", () => {
   test.each([
     [() => [configModule("export default 42;")], "to default-export a SubmitLock"],
     [() => ["./nowhere.mjs"], "cannot load ./nowhere.mjs"],
+    [() => [configModule('throw "not today";')], "(not today)"],
+    [() => [configModule("throw null;")], "(null)"],
+    // Such as `await client.connect()` while Redis is away.
+    [() => [configModule("await new Promise(() => {});")], "has not loaded within 10 s"],
     [() => ["./any.mjs", "--prefix", "a:"], "--config and --prefix exclude each other"],
   ])("is missed: %#", async (given, said) => {
     expectFailure(await runMain(["show", "42", "--config", ...given()]), 2, said);
   });
+});
+
+test("output that cannot be written is told, and no success", () => {
+  const words = `"${process.execPath}" "${bin}" list --json --url "${redis.url}" > /dev/full`;
+  const { status, stderr } = spawnSync("sh", ["-c", words], { encoding: "utf8" });
+  expect(status).toBe(2);
+  expect(stderr).toContain("submit-lock: cannot write the output (ENOSPC");
+});
+
+test("a server that closes each connection is told of, and of what does so", async () => {
+  const server = createServer((socket) => socket.resetAndDestroy()).listen(0, "127.0.0.1");
+  onTestFinished(() => void server.close());
+  await once(server, "listening");
+  const { port } = server.address() as AddressInfo;
+  const ended = await runMain(["show", "42", "--url", `redis://127.0.0.1:${port}`]);
+  expectFailure(ended, 3, "no answer, and the connection was closed");
+  expect(ended.stderr).toContain("rediss:// exactly where Redis uses TLS");
+});
+
+test("Ctrl-C at a question changes nothing, and says so", async ({ skip }) => {
+  if (spawnSync("script", ["--version"]).status !== 0) return skip("there is no script here");
+  const key = `lock:submit:${freshUser()}`;
+  await command(redis.port, "set", key, `${randomUUID()}:x`, "px", 60_000);
+  const words = `"${process.execPath}" "${bin}" free ${key.slice(12)} --url "${redis.url}"`;
+  // It gives the program a terminal.
+  const args = ["--quiet", "--return", "--command", words, "/dev/null"];
+  const terminal = spawn("script", args, { stdio: "pipe" });
+  onTestFinished(() => void terminal.kill());
+  let shown = "";
+  terminal.stdout.on("data", (chunk) => {
+    shown += chunk;
+  });
+  const ended = once(terminal, "exit");
+  await until(() => shown.includes("audit line"), { what: "the question", boundMs: 60_000 });
+  terminal.stdin.write("\x03");
+  expect(await ended).toEqual([2, null]);
+  expect(shown).toContain("Nothing was changed");
+  expect(await command(redis.port, "exists", key)).toBe(1);
 });
 
 describe("P10: an address", () => {

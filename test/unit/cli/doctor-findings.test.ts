@@ -68,6 +68,11 @@ const rows: [what: string, facts: Partial<Facts>, expected: string[]][] = [
   ],
   ["a failed append", info({ aof_last_write_status: "err" }), ["fail disk"]],
   ["a failed snapshot", info({ rdb_last_bgsave_status: "err" }), ["fail disk"]],
+  [
+    "a failed snapshot of a person, which refuses nothing",
+    server({ info: { ...right, rdb_last_bgsave_status: "err" }, save: "" }),
+    [],
+  ],
   ["replicas and no min-replicas-to-write", info({ connected_slaves: "1" }), ["warn min-replicas"]],
   [
     "replicas that are waited for",
