@@ -150,15 +150,13 @@ export function misses(result: OutageResult, slackMs = onTopMs): string[] {
   return misses.found;
 }
 
-/** How much more the second half of the outage held than the first, in its median sample. */
+/**
+ * How much more the second half of the outage held than the first, in its least sample: what leaks is
+ * in each sample, and the submits that a late machine has under way are in some.
+ */
 function slopeMb({ duringMb }: OutageResult): number {
   const half = Math.floor(duringMb.length / 2);
-  return median(duringMb.slice(half)) - median(duringMb.slice(0, half));
-}
-
-function median(values: readonly number[]): number {
-  const sorted = [...values].sort((a, b) => a - b);
-  return sorted[Math.floor(sorted.length / 2)] ?? Number.NaN;
+  return Math.min(...duringMb.slice(half)) - Math.min(...duringMb.slice(0, half));
 }
 
 /**
