@@ -24,7 +24,10 @@ export {
 export interface SubmitOnceOptions {
   /** The order's name: `cart:17`; on a server, add the user. @defaultValue the request's content */
   readonly name?: string | undefined;
-  /** The page's own id, such as cart and version: two tabs are one order. @defaultValue `Idempotency-Key` of the headers, or `idOf(name)` */
+  /**
+   * The page's own id, such as cart and version: two tabs are one order.
+   * @defaultValue the header `Idempotency-Key`, or `idOf(name)`
+   */
   readonly id?: string | undefined;
   /** How long an answer is awaited, over all tries. @defaultValue 30 000 */
   readonly timeoutMs?: number | undefined;

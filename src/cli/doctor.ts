@@ -91,7 +91,7 @@ async function examine(
       add("unknown", "info", "version, role, memory and persistence: not permitted (+info)");
     } else {
       const setting = await ifPermitted(node, ["config", "GET", "save"]);
-      const save = Array.isArray(setting) ? setting[1] : Object(setting)["save"];
+      const save = settingIn(setting, "save");
       lookAtInfo(info, isClusterNode, save, add);
       lookAtPersistence(info, save, hasRecords, add);
     }
@@ -135,10 +135,10 @@ function fieldsOf(text: unknown): Info {
   return Object.fromEntries(lines.map(([, field, value]) => [field, value]));
 }
 
-/** A number in a reply of names and values: a flat list in RESP2, an object or a Map in RESP3. */
-function numberIn(reply: unknown, name: string): number {
-  if (Array.isArray(reply)) return Number(reply[reply.indexOf(name) + 1]);
-  return Number(reply instanceof Map ? reply.get(name) : Object(reply)[name]);
+/** A value in a reply of names and values: a flat list in RESP2, an object or a Map in RESP3. */
+function settingIn(reply: unknown, name: string): unknown {
+  if (Array.isArray(reply)) return reply[reply.indexOf(name) + 1];
+  return reply instanceof Map ? reply.get(name) : Object(reply)[name];
 }
 
 /** @param save the save points; `""` for none, and `undefined` where they must not be read. */
@@ -231,7 +231,7 @@ async function lookAtCluster(node: ServerPort, ttlMs: number, add: Add): Promise
   }
   const setting = "cluster-node-timeout";
   const timeout = await ifPermitted(node, ["config", "GET", setting]);
-  const timeoutMs = numberIn(timeout, setting);
+  const timeoutMs = Number(settingIn(timeout, setting));
   if (Number.isNaN(timeoutMs)) {
     add("unknown", "node-timeout", "cluster-node-timeout: not permitted (+config|get)");
   } else if (timeoutMs > ttlMs) {

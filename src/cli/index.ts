@@ -42,5 +42,8 @@ stdout.on("error", ({ code, message }: NodeJS.ErrnoException) => {
 
 void main(process.argv.slice(2), terminal).then((code) => {
   // This calls back when all output is written. The open connection would keep the process alive.
-  stdout.write("", (error) => error ?? process.exit(code));
+  stdout.write("", (error) => {
+    // The listener above tells of an error, and ends the process.
+    if (!error) process.exit(code);
+  });
 });

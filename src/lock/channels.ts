@@ -26,10 +26,10 @@ export interface AcquireMessage extends OfKey {
 /**
  * The outcome of a release. `released`: the key held the lease, and is free or in its cooldown now.
  * `gone`, `foreign`: the key no longer held the lease, and was free or held another value, such as
- * a later lease. `freed`:
- * a person had taken the lock away. `unconfirmed`: Redis has not answered in `acquireTimeoutMs` or
- * denies it; the release goes on, and at worst the key runs out within its TTL. After `complete`, a
- * release is `released` for `recorded`, `unconfirmed` for `unconfirmed`, else `gone`.
+ * a later lease. `freed`: a person had taken the lock away. `unconfirmed`: Redis has not answered in
+ * `acquireTimeoutMs` or denies it; the release goes on, and at worst the key runs out within its TTL.
+ * After `complete`, a release is `released` for `recorded`, `unconfirmed` for `unconfirmed`, else
+ * `gone`.
  */
 export type ReleaseOutcome = "released" | "gone" | "freed" | "foreign" | "unconfirmed";
 

@@ -36,19 +36,8 @@ afterEach(async () => {
 
 const run = (args: readonly string[], url = "", more: Record<string, string> = {}) =>
   project.submitLock(args, { REDIS_URL: url, ...more });
-/**
- * Again while Redis has not answered in time, as the command itself says on a busy machine: by its
- * exit code, and `doctor` by a finding.
- */
 const answered = (args: readonly string[], url: string) =>
-  until(
-    async () => {
-      const ran = await run(args, url);
-      return ran.code !== 3 && !/FAIL .*no answer/.test(ran.stdout) && ran;
-    },
-    // Beside other programs a command has taken 15 s.
-    { what: `an answer to ${args[0]}`, boundMs: 120_000 },
-  );
+  project.answered(args, { REDIS_URL: url });
 const server = (...args: string[]): Promise<RedisServer> => forTest(startRedis({ args }));
 
 test.each(["main.mjs", "main.cjs"])("Express is protected in %s", async (file) => {
