@@ -83,8 +83,9 @@ export interface ContentionDetails {
 }
 
 /**
- * The key had another holder, a cooldown or another program's value. `withLock` tried until the end
- * of `waitMs`; `once` tried once, or waited for the same submission until the end of `waitMs`.
+ * The key had another holder, a cooldown or another program's value: for `once` at its one try, for
+ * `withLock` until the end of `waitMs`. Or the same submission was in flight: `once` waited for it
+ * for up to `waitMs`, `SubmissionTable` for its row.
  */
 export class LockContendedError extends SubmitLockError {
   override readonly name = "LockContendedError";

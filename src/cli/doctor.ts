@@ -150,9 +150,11 @@ function lookAtInfo(info: Info, isClusterNode: boolean, save: unknown, add: Add)
   }
   // A Cluster is safe: its master that is cut off from the majority refuses writes by itself.
   if (role === "master" && replicas !== "0" && !isClusterNode) {
-    const text = "min-replicas-to-write 0: a master that is cut off continues to grant locks";
-    const remedy = "CONFIG SET min-replicas-to-write 1, which refuses all writes without replicas";
-    // INFO has this field unless min-replicas-to-write is 0.
+    const text =
+      "min-replicas-to-write or min-replicas-max-lag is 0: a master that is cut off continues to grant locks";
+    const remedy =
+      "CONFIG SET min-replicas-to-write 1, and min-replicas-max-lag above 0: without replicas all writes are refused then";
+    // INFO has this field unless one of the two is 0.
     if (info["min_slaves_good_slaves"] === undefined) add("warn", "min-replicas", text, remedy);
     else add("ok", "min-replicas", "min-replicas-to-write is set");
   }
@@ -161,7 +163,7 @@ function lookAtInfo(info: Info, isClusterNode: boolean, save: unknown, add: Add)
   if (policy !== "noeviction" && Number(info["maxmemory"] ?? 0) > 0) {
     const victims = policy.startsWith("allkeys-")
       ? "any key, locks among them"
-      : "keys that have an expiry, and those are the locks";
+      : "keys that have an expiry, which all locks and answers have";
     const text = `maxmemory-policy is ${policy}: under memory pressure it evicts ${victims}`;
     const remedy =
       "give the lock a Redis of its own; or CONFIG SET maxmemory-policy noeviction, with which a shared cache that is full refuses all writes";

@@ -109,7 +109,7 @@ async function answers({ args, terminal }: Context, found: Found) {
   const reason = await reasonOf({ args, terminal });
   const id = given ?? found.id;
   if (!asksId) return { id, reason };
-  const typed = await ask(terminal, `Type the id (${visible(id)}) to free user ${user}: `);
+  const typed = await ask(terminal, `Type the lock's id (${visible(id)}) to free user ${user}: `);
   if (typed.toLowerCase() === id) return { id, reason };
   throw new CliError("that is not the id. Nothing was changed");
 }

@@ -116,7 +116,7 @@ export async function identify<Source>(
   return { submission, asked: { identity: { id, fingerprint }, retainMs } };
 }
 
-/** The id of a submission that the client's own key names. @param route such as `POST /orders`. */
+/** The id of a submission with an `Idempotency-Key`. @param route such as `POST /orders`. */
 export function keyId(userId: UserId, scope: string, route: string, key: string): string {
   return guardId(submitKey("", userId), hash22(`key\n${scope}\n${route}\n${key}`));
 }

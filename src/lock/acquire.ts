@@ -140,7 +140,7 @@ export class Acquiring extends Timer {
       atOnce = !this.#wasOutOfWindow;
       this.#wasOutOfWindow = true;
     } else if (reply.kind === "unknown") {
-      // Rule 4: the first confirm is sent at once.
+      // Rule 4: the first loss is confirmed at once.
       atOnce = !this.#lostAReply;
       this.#lostAReply = true;
     }

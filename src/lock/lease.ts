@@ -233,8 +233,8 @@ export class UserLease implements Lease {
 
   /** Used by `once`. @param json the value, if it is kept. */
   static completeWithValue(lease: UserLease, json: string | undefined): Promise<CompleteOutcome> {
-    // A status of 100, which no guard repeats: a guard that meets a value of `once` refuses.
     lease.#held.orderEnds();
+    // No guard replays a status of 100: a guard that finds this record refuses its request.
     return lease.#complete({ status: 100, json }, 0);
   }
 

@@ -91,7 +91,7 @@ export abstract class UntilAnswered<
     this.#onReport = onReport;
   }
 
-  /** Rule 8: only an earlier try can have let the lock go while the lease could still be valid. */
+  /** Rule 8: a lock that is gone before its lease can end counts as let go by an earlier try. */
   protected get hasLetGo(): boolean {
     return this.#isAmbiguous && this.#isValid();
   }

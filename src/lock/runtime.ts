@@ -216,7 +216,7 @@ export class InFlight {
   }
 }
 
-/** Hands a request to the store. A method that throws counts as one that answered `unknown`. */
+/** Hands a request to the store. A throw, but not a rejection, counts as the answer `unknown`. */
 export function write<
   Name extends
     | ("acquire" | "extend" | "release" | "complete" | "outlive")
@@ -263,5 +263,7 @@ export function toLockError(
     const { advice = "the store does not permit what a lock needs" } = lastFailure;
     return new LockMisconfiguredError(`${advice}: ${saidOf(cause)}`, { cause });
   }
-  return new LockUnavailableError(`the store gave no usable answer: ${saidOf(cause)}`, { cause });
+  return new LockUnavailableError(`no reply of the store, or an error: ${saidOf(cause)}`, {
+    cause,
+  });
 }

@@ -182,7 +182,7 @@ export type NoAnswer =
   | {
       readonly kind: "unknown";
       readonly cause: Error;
-      /** The store did answer, so a complete or release is sent again with growing pauses. */
+      /** The store sent an error, not silence: a complete or release is sent again ever more rarely. */
       readonly isAnswered?: true;
     };
 

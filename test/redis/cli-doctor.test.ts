@@ -142,6 +142,9 @@ describe("doctor gives exactly the finding", () => {
     const { found, report } = await examine(master.url);
     expect(found).toEqual([]);
     expect(report.servers[0]).toMatchObject({ role: "master", replicas: 1 });
+    await command(master.port, "config", "set", "min-replicas-max-lag", "0");
+    const { text } = await examine(master.url);
+    expect(text).toContain("min-replicas-to-write or min-replicas-max-lag is 0");
   });
 
   test("of Sentinels, and show finds their master", async () => {

@@ -197,7 +197,7 @@ describe.skipIf(process.platform !== "linux")("on a real terminal", () => {
     seen.child.stdin.write("ticket 4711\n");
     const expiresAt = await command(port, "pexpiretime", `lock:submit:${user}`);
     const id = createHash("sha1").update(`1:${expiresAt}`).digest("hex").slice(0, 8);
-    await asks(`Type the id (${id})`);
+    await asks(`Type the lock's id (${id})`);
     seen.child.stdin.write(`${id}\n`);
     expect(await seen.ended).toEqual([0, null]);
     expect(seen.printed).toContain(`User ${user} can order again now.`);

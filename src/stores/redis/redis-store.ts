@@ -79,10 +79,10 @@ function batchesOf(connections: ConnectionPair, acknowledge: Acknowledge | undef
  * Locks on a Redis or Valkey server or Cluster, through a client of ioredis (5 or 6, `Redis` or
  * `Cluster`) or of node-redis (6.2 or later, `createClient` or `createCluster`).
  *
- * The client stays yours: it is never closed, and no command is defined on it. A second connection
- * is opened when the first is silent or lost, and closed when it has not been needed for 30 s or
- * with the last lock on the client: one for each client, however many stores and locks are made on
- * it. `ackReplicas` opens one more, with a second of its own.
+ * The client stays yours: the store never closes it, and defines no command on it. While its
+ * connection is silent or lost, a second connection serves all locks of the client. It is closed
+ * after 30 s without use, or with the last open `SubmitLock` of the client. `ackReplicas` opens a
+ * third connection, and a fourth while the third is silent or lost.
  *
  * @example
  * ```ts

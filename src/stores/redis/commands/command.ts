@@ -36,7 +36,7 @@ export interface Command<Request, Reply> {
   readonly maxEntries?: number;
   /** The texts of its replies may be bytes that are not UTF-8. */
   readonly repliesBytes?: true;
-  /** Returns the first ARGV, which all entries of a call share; without this function, none. */
+  /** Returns the ARGV that all entries of a call share, before their own. @defaultValue none */
   head?(settings: CallSettings): Word[];
   add(
     request: Request,
