@@ -1,4 +1,4 @@
-import { type LockClosedError, LockUnavailableError } from "../errors.ts";
+import { LockClosedError, LockUnavailableError } from "../errors.ts";
 import { performance } from "../time.ts";
 import { pauseBeforeRetry, within } from "../timers.ts";
 import { Acquiring, type OnEnd } from "./acquire.ts";
@@ -131,7 +131,7 @@ export class Watch {
     for (let round = 0; this.waiters.size > 0; round++) {
       const ends = [...this.waiters].map(({ endsAt }) => endsAt);
       await pauseBeforeRetry(round, Math.min(...ends));
-      this.#settle(undecided, ({ isAbandoned }) => isAbandoned());
+      this.#dropAbandoned();
       const [longest] = this.waiters;
       if (longest === undefined) break;
       const { run } = longest;
@@ -156,6 +156,19 @@ export class Watch {
       isLate = true;
     }
     over();
+  }
+
+  /** A caller's function that throws fails that caller: the others would wait forever. */
+  #dropAbandoned(): void {
+    for (const waiter of this.waiters) {
+      try {
+        if (!waiter.isAbandoned()) continue;
+        waiter.settle(undecided);
+      } catch (error) {
+        waiter.fail(error);
+      }
+      this.waiters.delete(waiter);
+    }
   }
 
   /** @param run the owner id of the run for which the look has asked. */
@@ -305,8 +318,9 @@ export async function acquireOrWait(
     const why = "the store did not say whether the same submission has ended";
     return { outcome: "unavailable", cause: new LockUnavailableError(why), isRepeat: true };
   } catch (error) {
+    if (!(error instanceof LockClosedError)) throw error;
     // The lock was closed while the caller waited.
-    return { outcome: "unavailable", cause: error as LockClosedError, isRepeat: true };
+    return { outcome: "unavailable", cause: error, isRepeat: true };
   } finally {
     waiting.done();
   }

@@ -119,7 +119,8 @@ export class SubmitLock {
    * instead, and never takes the lock. A caller that was waiting when the run ended is `told` the
    * answer of `ToldOptions`. Settles within `waitMs` plus an attempt and two look-ups.
    * @param waitMs in milliseconds, 0 to 30 000; 0 not to wait.
-   * @param isAbandoned returns `true` once the client has gone, which ends the wait.
+   * @param isAbandoned returns `true` once the client has gone, which ends the wait; what it throws,
+   *   this call rejects with.
    * @throws InvalidUserIdError, InvalidOptionError (as a rejection) as `acquire` does.
    */
   async acquireOrWait(

@@ -131,6 +131,19 @@ describe("two clicks at once, on a store that answers late", () => {
     expect(await lock.acquireOrWait(user, asked, 0)).toMatchObject(isRepeat);
   });
 
+  test("a caller whose isAbandoned throws is alone with its error", async () => {
+    const [{ lock }, user] = [open(0, 1_000), freshUser()];
+    const asked = { identity: { id: "x".repeat(22), fingerprint: undefined } };
+    const first = await lock.acquireOrWait(user, asked, 0);
+    const waiting = lock.acquireOrWait(user, asked, 30_000);
+    const failing = lock.acquireOrWait(user, asked, 30_000, () => {
+      throw new Error("of the caller");
+    });
+    await expect(failing).rejects.toThrow("of the caller");
+    if (first.outcome === "acquired") await first.lease.complete({ status: 201 });
+    expect(await waiting).toMatchObject({ outcome: "completed", answer: { status: 201 } });
+  });
+
   test("wait on where a look's connection is lost long after other looks were answered", async () => {
     let looks = 0;
     const store = new (class extends MemoryStore {
