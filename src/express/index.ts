@@ -9,7 +9,7 @@ import { type RequestLease, warnIfHeldToMaxHold } from "../http/request-lease.ts
 import { headersToRepeat } from "../http/stored-answer.ts";
 import type { Lease } from "../lock/lease.ts";
 import { ResponseCapture } from "../node/capture.ts";
-import { heldBackMs, isDisconnected, NodeExchange } from "../node/exchange.ts";
+import { heldBackMs, isDisconnected, NodeExchange, reloadSession } from "../node/exchange.ts";
 import { contentAdapter, type RequestContent } from "../node/payload.ts";
 import { setTimeout } from "../time.ts";
 import { invalidOption, textOfThrown, warnOnce } from "../validation.ts";
@@ -120,7 +120,8 @@ export function submitGuard<Req extends IncomingMessage = Request>(
       if (admission.kind === "gone") return;
       if (admission.kind === "answer") {
         const { code } = admission;
-        if (code !== undefined && !res.headersSent) res.setHeader("Submit-Lock-Code", code);
+        if (code === undefined) await reloadSession((req as { session?: unknown }).session);
+        else if (!res.headersSent) res.setHeader("Submit-Lock-Code", code);
         await admission.answer(req as Req, res as Response, (error) => {
           const why =
             "onContended, or another function that answers for the guard, called next() without an error. Send an answer, or call next(error)";

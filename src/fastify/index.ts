@@ -5,7 +5,7 @@ import { checkPlace } from "../http/place.ts";
 import type { RequestSubmission } from "../http/public.ts";
 import { headersToRepeat } from "../http/stored-answer.ts";
 import type { Lease } from "../lock/lease.ts";
-import { NodeExchange } from "../node/exchange.ts";
+import { NodeExchange, reloadSession } from "../node/exchange.ts";
 import { contentAdapter, type RequestContent } from "../node/payload.ts";
 import { invalidOption } from "../validation.ts";
 import { ReplyWatch, sendAgain } from "./reply-watch.ts";
@@ -90,7 +90,9 @@ export function submitGuard<Req extends FastifyRequest = FastifyRequest>(
     // Return `reply`, and Fastify waits: for a promise of `undefined` it sends an empty answer.
     const orReply = (value: unknown) => (value === undefined ? reply : value);
     if (admission.kind === "answer") {
-      if (admission.code !== undefined) reply.header("Submit-Lock-Code", admission.code);
+      const { code } = admission;
+      if (code === undefined) await reloadSession((request as { session?: unknown }).session);
+      else reply.header("Submit-Lock-Code", code);
       return orReply(await admission.answer(request, reply));
     }
     if (admission.kind === "unlocked") {

@@ -3,7 +3,7 @@ import type { Http2Stream } from "node:http2";
 import { Socket } from "node:net";
 import type { Exchange } from "../http/port.ts";
 import { performance, setTimeout } from "../time.ts";
-import { Timer, TimerWheel } from "../timers.ts";
+import { Timer, TimerWheel, within } from "../timers.ts";
 
 /** How long outer middleware may hold the end of a response back after its client left, in ms. */
 export const heldBackMs = 1_000;
@@ -190,6 +190,21 @@ export function isDisconnected(
   if (req.httpVersionMajor < 2) return req.socket?.destroyed === true;
   // On HTTP/2 the request and the response share one stream.
   return stream?.closed === true || stream?.destroyed === true;
+}
+
+/**
+ * Reads the session anew before a replay, as express-session and @fastify/session can. A repeat that
+ * waited has read its session before the first order ended, and they may save that one behind the
+ * answer: the cart would be full again, and the customer's next click would order it.
+ */
+export async function reloadSession(session: unknown): Promise<void> {
+  const { reload } = Object(session);
+  if (typeof reload !== "function") return;
+  const reloaded = new Promise<void>((done) => Reflect.apply(reload, session, [() => done()]));
+  await within(
+    heldBackMs,
+    reloaded.catch(() => {}),
+  );
 }
 
 /** One listener for each socket: it may have many requests. */
