@@ -115,6 +115,13 @@ async function decide<Source, Args extends unknown[]>(
       fail(options, exchange, error, key),
     ));
   if (found !== undefined && "reason" in found) return refuse(options, exchange, found, key);
+  if (exchange.isAnswered) {
+    // The client knows another answer, such as that of a time-out, so the handler must not run.
+    warnOnce(
+      "SUBMIT_LOCK_ANSWERED_BEFORE",
+      "a request was answered before the guard asked for its lock, so its handler did not run. Answer in the handler, and call no next() behind an answer",
+    );
+  }
   if (isTooLate(exchange)) return gone;
 
   const { asked, submission } = found ?? {};

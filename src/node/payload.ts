@@ -61,7 +61,7 @@ async function checkParsed(
   // A function is not a file: @fastify/multipart sets some, which read the files later.
   const hasFiles = files.some((each) => each !== undefined && typeof each !== "function");
   if (hasFiles || !bodyIsUnparsed(req, body)) return;
-  // On HTTP/2 an announced body may turn out to be empty.
+  // An announced body may turn out to be empty.
   await nextTurn();
   if (!bodyIsUnparsed(req, body)) return;
   const isOfClient = hasParser || !usualTypes.test(req.headers["content-type"] ?? "");
@@ -80,7 +80,10 @@ async function checkParsed(
 export function bodyWasAnnounced(req: IncomingMessage | Http2ServerRequest): boolean {
   const length = req.headers["content-length"];
   if (length !== undefined) return Number(length) > 0;
-  if (req.headers["transfer-encoding"] !== undefined) return true;
+  if (req.headers["transfer-encoding"] !== undefined) {
+    // Its end may have arrived without a byte.
+    return !req.complete || req.readableLength > 0 || req.readableDidRead;
+  }
   if (!("stream" in req)) return false;
   const { stream } = req;
   // The stream ended without a byte: Node.js ends it by itself, even if it is not read.
@@ -102,7 +105,8 @@ export function bodyIsUnparsed(req: IncomingMessage | Http2ServerRequest, body: 
  * request without a body, those for Express 5 do not, and a retry may reach another version.
  */
 export function sentBody(req: IncomingMessage | Http2ServerRequest, body: unknown): unknown {
-  if (!bodyWasAnnounced(req) && isEmptyObject(body)) return null;
+  const isSent = req.readableDidRead || Number(req.headers["content-length"]) > 0;
+  if (!isSent && isEmptyObject(body)) return null;
   return body ?? null;
 }
 

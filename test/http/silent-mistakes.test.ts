@@ -14,8 +14,8 @@ beforeEach(() => {
 });
 afterEach(() => given.mockRestore());
 
-/** A shop on a copy of the package that has not warned yet. */
-async function freshShop(options: Options) {
+/** A shop on a copy of the package that has not warned yet. @param before runs before the guard. */
+async function freshShop(options: Options, before: RequestHandler = (_req, _res, next) => next()) {
   vi.resetModules();
   const { submitGuard }: typeof expressEntry = await import("../../src/express/index.ts");
   const { MemoryStore, SubmitLock }: typeof coreEntry = await import("../../src/index.ts");
@@ -23,7 +23,7 @@ async function freshShop(options: Options) {
   const place: RequestHandler = (_req, res) => void res.sendStatus(201);
   const app = express();
   app.use(express.urlencoded({ extended: false }));
-  app.post("/orders", submitGuard({ lock, ...options }), place);
+  app.post("/orders", before, submitGuard({ lock, ...options }), place);
   return async (form: object, [name, value] = ["Accept", "application/json"]) => {
     const answer = await supertest(app).post("/orders").set(name, value).type("form").send(form);
     await until(() => canAcquire(lock, "42"), { what: "the lock to be free" });
@@ -59,6 +59,17 @@ describe("a submissionId that finds nothing", () => {
     expect(await strict({ tokn: "7" })).toBe(400);
     expect(given.mock.calls).toEqual([]);
   });
+});
+
+test("a request that was answered before the guard is warned of once, and does not run", async () => {
+  const submit = await freshShop({ userId: () => "42" }, (_req, res, next) => {
+    res.sendStatus(202);
+    next();
+  });
+  for (const _ of [1, 2]) expect(await submit({})).toBe(202);
+  expect(given.mock.calls).toEqual(
+    warningOf("SUBMIT_LOCK_ANSWERED_BEFORE", /its handler did not run. Answer in the handler/),
+  );
 });
 
 describe("a userId that finds no user", () => {

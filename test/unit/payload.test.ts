@@ -72,6 +72,16 @@ describe("over HTTP/1, a body is announced", () => {
     expect(await over1(headers, (req) => req.end(body), bodyWasAnnounced)).toBe(announced);
   });
 
+  test("but not by an encoding when its end came without a byte", async () => {
+    const announced = async (req: Incoming) => {
+      await turn();
+      return bodyWasAnnounced(req);
+    };
+    const headers = { "Transfer-Encoding": "chunked" };
+    expect(await over1(headers, (req) => req.end(), announced)).toBe(false);
+    expect(await over1(headers, (req) => req.end("{}"), announced)).toBe(true);
+  });
+
   test("but not by a request without either", async () => {
     const bare = (req: ClientRequest) => {
       req.removeHeader("Transfer-Encoding");
