@@ -1,5 +1,7 @@
+import { once } from "node:events";
+import { type AddressInfo, connect as connectSocket, createServer, type Socket } from "node:net";
 import type { Redis } from "ioredis";
-import { afterEach, describe, expect, inject, test, vi } from "vitest";
+import { afterEach, describe, expect, inject, onTestFinished, test, vi } from "vitest";
 import { RedisStore } from "../../src/index.ts";
 import { slotOf } from "../../src/stores/redis/clients/slots.ts";
 import { startSentinels } from "../lab/topologies/sentinel.ts";
@@ -153,6 +155,32 @@ test.each([...ioredisClients, nodeRedis6])(
     await admin.call("CLIENT", "UNPAUSE");
     // Without a pause it was tried four to ten times a second.
     expect(Number(refused)).toBe(1);
+  },
+);
+
+test.each([...ioredisClients, nodeRedis6])(
+  "rule 9: a second connection of $name serves where the server of the very first is silent",
+  async ({ connect }) => {
+    const sockets: Socket[] = [];
+    const balancer = createServer((socket) => {
+      sockets.push(socket.on("error", () => {}));
+      // The first leads to a host that hangs.
+      if (sockets.length === 1) return;
+      const up = connectSocket(sharedRedisPort(), "127.0.0.1").on("error", () => socket.destroy());
+      sockets.push(up);
+      socket.pipe(up).pipe(socket);
+    });
+    balancer.listen(0, "127.0.0.1");
+    await once(balancer, "listening");
+    onTestFinished(() => {
+      for (const socket of sockets) socket.destroy();
+      balancer.close();
+    });
+    const client = connect((balancer.address() as AddressInfo).port);
+    const lock = openLock({ store: new RedisStore(client), ...times });
+    await lock.withLock(freshUser(), { waitMs: 60_000 }, () => {});
+    // The client has not given the first up by itself.
+    expect(sockets[0]?.destroyed).toBe(false);
   },
 );
 

@@ -20,8 +20,8 @@ const silentShare = 0.9;
 const distrustMs = 30_000;
 
 /**
- * How long the second connection may be unusable in status `connect` or `ready` (or 2
- * `commandTimeoutMs`, if longer) before another replaces it, which may lead to an elected master.
+ * How long a connection may be unusable in status `connect` or `ready` before another is opened,
+ * which may lead to an elected master. A second one also has 2 `commandTimeoutMs`, if longer.
  */
 const silentMs = 1_000;
 
@@ -55,7 +55,7 @@ export interface Route {
  * | ready, and answers | the primary; up to 30 s after its silence the second, if open and usable |
  * | ready, and leads to a replica | the second, opened at once; the primary if that is no better |
  * | ready, its database not proven | the second, if it is open and usable |
- * | connecting for the first time | none: no second is opened |
+ * | connecting for the first time | none; the second, once its server is silent for `silentMs` |
  * | silent, or lost | the second, opened on first need, replaced when unusable (`silentMs`) |
  * | ended | none |
  */
@@ -71,6 +71,8 @@ export class ConnectionPair {
   /** Since when the second is unusable, and the status that its client has had since. */
   #unusable: { readonly status: ClientStatus; readonly since: number } | undefined;
   #idleTimer: NodeJS.Timeout | undefined;
+  /** Since when the primary waits for its server's first answer, as far as a call has seen it. */
+  #greetedAt: number | undefined;
   /** Before this time no second is opened: the last try failed, or the server had no room. */
   #secondAt = 0;
   /** The last error of each connection, the proof of rule 22 included, until either is ready. */
@@ -245,9 +247,13 @@ export class ConnectionPair {
     const { status } = this.#client;
     // Without a lock that uses the pair, nothing would close the second.
     if (this.#users.size === 0 || status === "end") return false;
-    // A primary that connects for the first time needs no substitute yet.
-    const isConnecting = status === "wait" || status === "connecting" || status === "connect";
-    return this.#primary.everReady || !isConnecting;
+    if (status !== "connect") this.#greetedAt = undefined;
+    if (this.#primary.everReady) return true;
+    // A primary that connects for the first time needs no substitute, unless its server is silent:
+    // the client may wait for that server for a quarter of an hour.
+    if (status !== "connect") return status !== "wait" && status !== "connecting";
+    this.#greetedAt ??= performance.now();
+    return performance.now() - this.#greetedAt > silentMs;
   }
 
   /** Returns `undefined` if it fails: an application may have a `duplicate()` of its own. */
