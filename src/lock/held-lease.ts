@@ -95,6 +95,8 @@ export class HeldLease extends Timer {
   /** At the grant, a request of the acquire was still in flight: it may take the key once more. */
   readonly #mayBeRetaken: boolean;
   readonly #storeOffsetMs: number;
+  /** How far the lease's clock was ahead of the monotonic one when the key got the life it has. */
+  #aheadMs = 0;
   #lost: LockLostError | undefined;
   #isReleased = false;
   /** When the watchdog stops at the latest; ∞ until complete was called. */
@@ -179,8 +181,7 @@ export class HeldLease extends Timer {
     this.runtime.active.done();
     // Rule 19: only a lease that is not lost leaves a cooldown, whose end is equal in each copy.
     const { clock } = this;
-    const { validUntil } = this.validity;
-    const isValid = () => clock.now() < validUntil;
+    const isValid = () => clock.now() < this.validity.validUntil;
     // No cooldown after `validUntil`: if the wall clock was set forward, it would last too long.
     const cooldownUntilMs = cooldownMs > 0 && isValid() ? this.#storeTimeMs() + cooldownMs : 0;
     const { command, runtime } = this;
@@ -236,7 +237,8 @@ export class HeldLease extends Timer {
     this.onLost?.();
     // Leave the trace now if at the end of the lease's time the connection may be closed.
     if (reason === "closed") this.#outlives(reason);
-    else this.#setTimer(this.validity.endsAt);
+    // By the monotonic clock: a wall clock that was set forward does not end the key's life.
+    else this.runtime.watchdogs.set(this, this.validity.endsAt - this.#aheadMs);
     // Abort last: listeners of the signal may call `release` or `complete`.
     this.#signalContext?.runInAsyncScope(() => this.#aborter?.abort(lost));
   }
@@ -273,9 +275,9 @@ export class HeldLease extends Timer {
     this.runtime.watchdogs.clear(this);
   }
 
-  /** @param at by the lease's clock, which may be ahead of the wheel's. */
-  #setTimer(at = Math.min(this.validity.extendAt, this.validity.notifyAt)): void {
-    this.runtime.watchdogs.set(this, at - (this.clock.now() - performance.now()));
+  #setTimer(): void {
+    const inMs = Math.min(this.validity.extendAt, this.validity.notifyAt) - this.clock.now();
+    this.runtime.watchdogs.set(this, performance.now() + inMs);
   }
 
   override onDue(): void {
@@ -302,23 +304,23 @@ export class HeldLease extends Timer {
   }
 
   #extend(now: number): void {
-    const { silentSince = now } = this.validity;
-    const silentMs = now - silentSince;
+    const silentMs = now - (this.validity.silentSince ?? now);
     if (silentMs >= this.command.times.acquireTimeoutMs) {
       const cause = toLockError(undefined, Math.round(silentMs));
       this.runtime.storeIsAway(this.command, performance.now() - silentMs, cause);
     }
     this.validity.extendSent(now);
+    const aheadMs = now - performance.now();
     // The timer is set before the send, because a store may answer at once.
     this.#setTimer();
     write(this.runtime.store, "extend", {
       command: this.command,
       deadlineMs: undefined,
-      answer: (reply) => this.#extended(reply, now),
+      answer: (reply) => this.#extended(reply, now, aheadMs),
     });
   }
 
-  #extended(reply: OwnedReply, sentAt: number): void {
+  #extended(reply: OwnedReply, sentAt: number, aheadMs: number): void {
     const { kind } = reply;
     if (this.runtime.awaySince !== undefined && !isNoAnswer(reply)) {
       this.runtime.storeAnswers(this.command);
@@ -336,6 +338,7 @@ export class HeldLease extends Timer {
       return;
     }
     this.validity.renewed(sentAt);
+    this.#aheadMs = aheadMs;
     this.#setTimer();
   }
 

@@ -107,6 +107,19 @@ describe.each(stores)("rule 7: on %s", (_store, open) => {
     expect(lease.signal.aborted).toBe(true);
   });
 
+  test("a wall clock that is set forward ends no key before its time (rule 19)", async () => {
+    const lock = await open();
+    const user = freshUser();
+    const from = performance.now();
+    const lease = await leaseOf(lock, user);
+    sleepMachine(hour);
+    expect(lease.signal.aborted).toBe(true);
+    vi.restoreAllMocks();
+    // The handler may not look at its signal: the next order must not run beside it at once.
+    await lock.withLock(user, { waitMs: 20_000 }, () => {});
+    expect(performance.now() - from).toBeGreaterThan(0.9 * ttlMs);
+  });
+
   test("withLock and once hand on a lease that is judged in the same way", async () => {
     const lock = await open();
     const work = (lease: Lease) => {
