@@ -140,7 +140,15 @@ async function proved(client: ClientPort) {
   if (client.needsProof) await answerOf(address, client.askDatabase()).catch(fail(client));
   // Read it now: a client of node-redis knows its database only after `askDatabase`.
   const database = client.isCluster ? undefined : client.database;
-  return { address, client, database, clientPrefix, user };
+  return { address, client, database, clientPrefix, user, isReplica: await leadsToReplica(client) };
+}
+
+/** Whether the address leads to a replica; `false` on a Cluster, and where INFO is not permitted. */
+async function leadsToReplica(client: ClientPort): Promise<boolean> {
+  const [server] = client.isCluster ? [] : client.servers();
+  if (server === undefined) return false;
+  const asked = server.ask(["info", "replication"]).catch(() => "");
+  return /^role:slave/m.test(String(await answerOf(client.address, asked)));
 }
 
 /**

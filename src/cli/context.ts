@@ -25,6 +25,8 @@ export interface CliTarget {
   /** The `keyPrefix` of the client, which puts it in front of every key; `""` for none. */
   readonly clientPrefix: string;
   readonly user?: string | undefined;
+  /** A replica may be behind its master, or cut off from it, and its locks are then old. */
+  readonly isReplica?: boolean;
 }
 
 export const lockMembers = [

@@ -42,6 +42,10 @@ export async function main(argv: readonly string[], terminal: Terminal): Promise
     const open = async () => {
       connection = await connect(args, terminal.env);
       if (args.takesUser) checkKey(connection, user);
+      if (connection.isReplica && name !== "doctor") {
+        const { address } = connection;
+        terminal.warn([`${address} is a replica, and what it shows may be old. Ask its master.`]);
+      }
       return connection;
     };
     return (await commands[name]?.({ args, terminal, open })) ?? exitCode.done;

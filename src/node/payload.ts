@@ -30,7 +30,8 @@ export function contentAdapter<Source>(
   contentOf: (source: Source) => RequestContent,
 ): Required<Pick<Adapter<Source, never>, "checkParsed" | "path" | "payload">> {
   return {
-    path: (source) => contentOf(source).url.replace(/\?.*/s, ""),
+    // Without scheme and host: a proxy may send a request's whole URL (RFC 9112, section 3.2.2).
+    path: (source) => contentOf(source).url.replace(/^https?:\/\/[^/?]*|\?.*/gis, ""),
     payload: (source, except) => payloadOf(contentOf(source), except),
     checkParsed: (source) => checkParsed(contentOf(source)),
   };

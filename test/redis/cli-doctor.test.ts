@@ -132,6 +132,11 @@ describe("doctor gives exactly the finding", () => {
     const ofReplica = await examine(replica.url);
     expect(ofReplica).toMatchObject({ code: 1, found: ["fail role"] });
     expect(ofReplica.text).toContain(`the master's address, 127.0.0.1:${master.port}`);
+    const shown = await runMain(["show", "42"], { REDIS_URL: replica.url });
+    expect(shown).toMatchObject({
+      code: 0,
+      stderr: expect.stringMatching(/may be old. Ask its master/),
+    });
     const [line = "", ...value] = settings("min-replicas-to-write");
     await command(master.port, "config", "set", line.replace("--", ""), ...value);
     const isGood = async () => {

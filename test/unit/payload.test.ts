@@ -14,7 +14,14 @@ import { setImmediate as turn } from "node:timers/promises";
 import express5 from "express";
 import express4 from "express4";
 import { afterEach, describe, expect, test } from "vitest";
-import { bodyIsUnparsed, bodyWasAnnounced, sentBody, sentFiles } from "../../src/node/payload.ts";
+import {
+  bodyIsUnparsed,
+  bodyWasAnnounced,
+  contentAdapter,
+  type RequestContent,
+  sentBody,
+  sentFiles,
+} from "../../src/node/payload.ts";
 
 const servers: { close(): unknown }[] = [];
 afterEach(() => {
@@ -155,6 +162,15 @@ describe.each([
     });
     expect(await answer.json()).toMatchObject(unparsed ? { unparsed } : { unparsed, sent });
   });
+});
+
+test.each([
+  ["/orders?cart=7"],
+  ["http://shop.example/orders?at=https://other.example/"],
+  ["HTTPS://shop.example:443/orders"],
+])("the path of %s is /orders", (url) => {
+  const { path } = contentAdapter(() => ({ url }) as RequestContent);
+  expect(path(undefined)).toBe("/orders");
 });
 
 test("what a platform has parsed by itself counts, unless it is empty", async () => {
