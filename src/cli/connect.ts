@@ -1,3 +1,4 @@
+import { randomUUID } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";
@@ -6,7 +7,7 @@ import { openIoredis, type Place } from "../stores/redis/clients/open-ioredis.ts
 import { openNodeRedis } from "../stores/redis/clients/open-node-redis.ts";
 import { type ClientPort, plainError } from "../stores/redis/clients/port.ts";
 import { portOf, type RedisClient } from "../stores/redis/clients/port-of.ts";
-import { refusals } from "../stores/redis/redis-errors.ts";
+import { isOfReplica, refusals } from "../stores/redis/redis-errors.ts";
 import { RedisStore } from "../stores/redis/redis-store.ts";
 import { setImmediate } from "../time.ts";
 import { within } from "../timers.ts";
@@ -23,12 +24,12 @@ export async function connect(args: Arguments, env: NodeJS.ProcessEnv): Promise<
   const config = args.text("config");
   if (config !== undefined) return await fromConfig(config, args);
   const opened = await openClient(placeOf(args, args.text("url") ?? env["REDIS_URL"] ?? ""));
-  const at = await proved(portOf(opened));
+  const [first = "lock:submit:", ...others] = args.texts("prefix");
+  const at = await proved(portOf(opened), first);
   const store = new RedisStore(opened);
   // 1.5 s, so that the lock fails, with the reason, before the command's own bound of 2 s.
   const acquireTimeoutMs = 0.75 * answerWithinMs;
   const lockOf = (keyPrefix: string) => new SubmitLock({ store, keyPrefix, acquireTimeoutMs });
-  const [first = "lock:submit:", ...others] = args.texts("prefix");
   return { ...at, locks: [lockOf(first), ...others.map(lockOf)] };
 }
 
@@ -124,12 +125,15 @@ function readAuthority(file: string): string {
   }
 }
 
-async function proved(client: ClientPort) {
+async function proved(client: ClientPort, keyPrefix: string) {
   const { address, keyPrefix: clientPrefix = "", user } = client;
   const failures = await connected(client);
   // Wait for any answer: ioredis 5 is ready before it knows whether the server refuses its AUTH.
   if (!client.isCluster) {
-    await answerOf(address, client.eval("return 1", { keys: [], args: [] })).catch((error) => {
+    // No user has this key, and a replica refuses to delete it.
+    const keys = [`${keyPrefix}probe-${randomUUID()}`];
+    const probe = client.eval("return redis.pcall('DEL', KEYS[1])", { keys, args: [] });
+    await answerOf(address, probe).catch((error) => {
       // Redis is silent: the command's own question would wait as long again.
       if (error instanceof CliError) throw error;
       failures.push(error);
@@ -140,15 +144,7 @@ async function proved(client: ClientPort) {
   if (client.needsProof) await answerOf(address, client.askDatabase()).catch(fail(client));
   // Read it now: a client of node-redis knows its database only after `askDatabase`.
   const database = client.isCluster ? undefined : client.database;
-  return { address, client, database, clientPrefix, user, isReplica: await leadsToReplica(client) };
-}
-
-/** Whether the address leads to a replica; `false` on a Cluster, and where INFO is not permitted. */
-async function leadsToReplica(client: ClientPort): Promise<boolean> {
-  const [server] = client.isCluster ? [] : client.servers();
-  if (server === undefined) return false;
-  const asked = server.ask(["info", "replication"]).catch(() => "");
-  return /^role:slave/m.test(String(await answerOf(client.address, asked)));
+  return { address, client, database, clientPrefix, user, isReplica: failures.some(isOfReplica) };
 }
 
 /**
@@ -206,11 +202,12 @@ async function fromConfig(file: string, args: Arguments): Promise<CliTarget> {
   if (!hasMembers(loaded.default, lockMembers)) {
     throw new CliError(`--config: expected ${file} to default-export a SubmitLock`);
   }
+  const lock = loaded.default as CliLock;
   const at =
     loaded.redis === undefined
       ? { address: `the Redis of ${file}`, clientPrefix: "" }
-      : await proved(portOf(loaded.redis as RedisClient));
-  return { ...at, locks: [loaded.default as CliLock] };
+      : await proved(portOf(loaded.redis as RedisClient), lock.keyPrefix);
+  return { ...at, locks: [lock] };
 }
 
 /** Waits for an answer of Redis, at most 2 s: then it rejects with a `CliError`. */

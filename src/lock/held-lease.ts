@@ -180,8 +180,8 @@ export class HeldLease extends Timer {
     }
     this.runtime.active.done();
     // Rule 19: only a lease that is not lost leaves a cooldown, whose end is equal in each copy.
-    const { clock } = this;
-    const isValid = () => clock.now() < this.validity.validUntil;
+    const { clock, validity } = this;
+    const isValid = () => clock.now() < validity.validUntil;
     // No cooldown after `validUntil`: if the wall clock was set forward, it would last too long.
     const cooldownUntilMs = cooldownMs > 0 && isValid() ? this.#storeTimeMs() + cooldownMs : 0;
     const { command, runtime } = this;

@@ -131,7 +131,7 @@ export class Watch {
     for (let round = 0; this.waiters.size > 0; round++) {
       const ends = [...this.waiters].map(({ endsAt }) => endsAt);
       await pauseBeforeRetry(round, Math.min(...ends));
-      this.#dropAbandoned();
+      this.#settle(undecided, ({ isAbandoned }) => isAbandoned());
       const [longest] = this.waiters;
       if (longest === undefined) break;
       const { run } = longest;
@@ -158,19 +158,6 @@ export class Watch {
     over();
   }
 
-  /** A caller's function that throws fails that caller: the others would wait forever. */
-  #dropAbandoned(): void {
-    for (const waiter of this.waiters) {
-      try {
-        if (!waiter.isAbandoned()) continue;
-        waiter.settle(undecided);
-      } catch (error) {
-        waiter.fail(error);
-      }
-      this.waiters.delete(waiter);
-    }
-  }
-
   /** @param run the owner id of the run for which the look has asked. */
   #saw(seen: Seen, run: string | undefined, lookedAt: number): void {
     if (seen.outcome === "in-flight") {
@@ -193,9 +180,14 @@ export class Watch {
 
   #settle(seen: Seen, isMeant: (waiter: Waiter) => boolean): void {
     for (const waiter of this.waiters) {
-      if (!isMeant(waiter)) continue;
+      try {
+        if (!isMeant(waiter)) continue;
+        waiter.settle(seen);
+      } catch (error) {
+        // A caller's `isAbandoned` that throws fails that caller: the others would wait forever.
+        waiter.fail(error);
+      }
       this.waiters.delete(waiter);
-      waiter.settle(seen);
     }
   }
 }

@@ -71,8 +71,8 @@ export function hash22(text: string): string {
 
 /**
  * The fingerprint of a content, for `once` and `acquire`: 22 characters, equal for equal JSON. Above
- * 65 536 characters, the order of an object's members counts. With the `submission.id` of
- * a guarded request, pass its `submission.fingerprint` instead: it covers query and files, too.
+ * 65 536 characters, the order of an object's members counts. With the `submission.id` of a guarded
+ * request, pass its `submission.fingerprint` instead: it covers query and files, too.
  *
  * @example
  * ```ts

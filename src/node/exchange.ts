@@ -8,6 +8,9 @@ import { Timer, TimerWheel, within } from "../timers.ts";
 /** How long outer middleware may hold the end of a response back after its client left, in ms. */
 export const heldBackMs = 1_000;
 
+/** How long a replay waits for its session, in ms. */
+const reloadedWithinMs = 1_000;
+
 const pollEveryMs = 1_000;
 const pollTimers = new TimerWheel<NodeExchange>(100, false);
 
@@ -202,7 +205,7 @@ export async function reloadSession(session: unknown): Promise<void> {
   if (typeof reload !== "function") return;
   const reloaded = new Promise<void>((done) => Reflect.apply(reload, session, [() => done()]));
   await within(
-    heldBackMs,
+    reloadedWithinMs,
     reloaded.catch(() => {}),
   );
 }

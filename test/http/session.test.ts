@@ -35,13 +35,16 @@ interface Parts {
 
 type Shop = (parts: Parts) => Promise<string>;
 
-/** The order empties the cart of the session, which it reads again under the lock. */
-async function place(current: () => CartSession, goOn: Promise<void>): Promise<boolean> {
-  await new Promise<void>((done) => current().reload(() => done()));
-  await goOn;
-  if (!current().cart?.length) return false;
-  current().cart = [];
-  return true;
+/** Makes an order, which empties the cart of the session. It reads that again under the lock. */
+function ordering(goOn: Promise<void>) {
+  let orders = 0;
+  return async (current: () => CartSession) => {
+    await new Promise<void>((done) => current().reload(() => done()));
+    await goOn;
+    if (!current().cart?.length) return { status: 402, body: { orders } };
+    current().cart = [];
+    return { status: 201, body: { orders: ++orders } };
+  };
 }
 
 function onExpressWith(lib: typeof express5, middleware: readonly RequestHandler[]): Shop {
@@ -55,12 +58,12 @@ function onExpressWith(lib: typeof express5, middleware: readonly RequestHandler
     });
     app.post("/cart", (req, res) => void res.json(of(req).cart));
     const guard = onExpress.submitGuard({ lock, userId: () => user, idempotency: {} });
-    let orders = 0;
+    const place = ordering(goOn);
     app.post(
       "/orders",
       guard.protect(async (req, res) => {
-        const isPlaced = await place(() => of(req), goOn);
-        res.status(isPlaced ? 201 : 402).json({ orders: isPlaced ? ++orders : orders });
+        const { status, body } = await place(() => of(req));
+        res.status(status).json(body);
       }),
     );
     return await serve(app);
@@ -90,12 +93,12 @@ function onFastifyWith(options: { rolling?: boolean }): Shop {
     });
     app.post("/cart", async (request) => of(request).cart);
     const guard = onFastify.submitGuard({ lock, userId: () => user, idempotency: {} });
-    let orders = 0;
+    const place = ordering(goOn);
     app.post(
       "/orders",
       guard.protect(async (request, reply) => {
-        const isPlaced = await place(() => of(request), goOn);
-        return reply.code(isPlaced ? 201 : 402).send({ orders: isPlaced ? ++orders : orders });
+        const { status, body } = await place(() => of(request));
+        return reply.code(status).send(body);
       }),
     );
     return await app.listen({ port: 0, host: "127.0.0.1" });

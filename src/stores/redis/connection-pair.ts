@@ -230,6 +230,8 @@ export class ConnectionPair {
 
   #needSecond(isSoonUsable: boolean): Connection | undefined {
     this.#client.wake?.();
+    const isGreeting = this.#client.status === "connect";
+    this.#greetedAt = isGreeting ? (this.#greetedAt ?? performance.now()) : undefined;
     if (!this.#mayOpenSecond()) return undefined;
     // Rule 22: the application has selected another database since the second was opened.
     if (this.#second && this.#second.client.database !== this.#client.database) this.#closeSecond();
@@ -247,13 +249,11 @@ export class ConnectionPair {
     const { status } = this.#client;
     // Without a lock that uses the pair, nothing would close the second.
     if (this.#users.size === 0 || status === "end") return false;
-    if (status !== "connect") this.#greetedAt = undefined;
-    if (this.#primary.everReady) return true;
     // A primary that connects for the first time needs no substitute, unless its server is silent:
     // the client may wait for that server for a quarter of an hour.
-    if (status !== "connect") return status !== "wait" && status !== "connecting";
-    this.#greetedAt ??= performance.now();
-    return performance.now() - this.#greetedAt > silentMs;
+    const isConnecting = status === "wait" || status === "connecting" || status === "connect";
+    const isSilent = performance.now() - (this.#greetedAt ?? Infinity) > silentMs;
+    return this.#primary.everReady || !isConnecting || isSilent;
   }
 
   /** Returns `undefined` if it fails: an application may have a `duplicate()` of its own. */
