@@ -45,13 +45,17 @@ export async function answers({ args, terminal, open }: Context): Promise<undefi
   const [lock] = connection.locks;
   const records = recordsOf(connection, lock, args.user);
   const found: Kept[] = [];
+  const isScan = key === undefined && submission === undefined;
   const look = async (id: string): Promise<void> => {
     const seen = await records.look(id);
     if (seen.outcome === "completed") found.push(seen);
+    if (seen.outcome !== "unknown") return;
+    // In a scan, one key of another program must not hide the answers.
+    if (!isScan) throw records.noRecord(id);
+    terminal.warn([records.noRecord(id).message]);
   };
   let end = "";
   let isComplete = true;
-  const isScan = key === undefined && submission === undefined;
   if (!isScan) {
     for (const id of idsIn(lock.keyFor(args.user))) await look(id);
   } else {
@@ -66,11 +70,7 @@ export async function answers({ args, terminal, open }: Context): Promise<undefi
           const id = each.slice(records.start.length);
           if (!is22(id) || ids.has(id)) continue;
           ids.add(id);
-          // One key of another program must not hide the answers.
-          await look(id).catch((error) => {
-            if (Object(error).exitCode !== exitCode.found) throw error;
-            terminal.warn([error.message]);
-          });
+          await look(id);
         }
         return ids.size >= mostAnswers ? `The scan stops at ${count(mostAnswers)}` : undefined;
       },
@@ -137,7 +137,9 @@ export async function forget({ args, terminal, open }: Context): Promise<number>
   const { address } = connection;
   const [lock] = connection.locks;
   const user = visibleUser(args.user);
-  const seen = await recordsOf(connection, lock, args.user).look(args.id);
+  const records = recordsOf(connection, lock, args.user);
+  const seen = await records.look(args.id);
+  if (seen.outcome === "unknown") throw records.noRecord(args.id);
   const end = (outcome: string, text: string, more: object = {}): number => {
     const isDone = outcome === "forgotten" || outcome === "none";
     const result = { userId: args.user, id: args.id, outcome, ...more };
@@ -217,7 +219,9 @@ interface Records {
   readonly start: string;
   /** The node of the user's slot, as far as the client knows it; else all masters. */
   readonly nodes: readonly ServerPort[];
+  /** `unknown`: the key holds another program's value. Throws where Redis does not answer. */
   look(id: string): Promise<Looked>;
+  noRecord(id: string): CliError;
 }
 
 function recordsOf(connection: CliTarget, lock: CliLock, user: string): Records {
@@ -243,7 +247,6 @@ function recordsOf(connection: CliTarget, lock: CliLock, user: string): Records 
       await answerOf(address, asked).catch((error: Error) => {
         if (!/WRONGTYPE/.test(error.message)) throw toCliError(error, address);
       });
-      throw new CliError(`the key ${visible(start + id)} holds no record`, exitCode.found);
     }
     if (seen.outcome !== "completed") return seen;
     const life = client.eval("return redis.call('PTTL', KEYS[1])", {
@@ -254,7 +257,9 @@ function recordsOf(connection: CliTarget, lock: CliLock, user: string): Records 
     // There is no such key if the record is sealed: its key then has an HMAC of the id.
     return expiresInMs < -1 ? seen : { ...seen, expiresInMs };
   };
-  return { start, nodes: ofSlot.length === 0 ? masters : ofSlot, look };
+  const noRecord = (id: string) =>
+    new CliError(`the key ${visible(start + id)} holds no record`, exitCode.found);
+  return { start, nodes: ofSlot.length === 0 ? masters : ofSlot, look, noRecord };
 }
 
 const heads = ["SUBMISSION", "STATUS", "WHEN", "KEPT FOR", "BYTES", "TYPE"];

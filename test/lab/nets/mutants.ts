@@ -205,7 +205,10 @@ export async function run(): Promise<void> {
     console.log(`${net}, ${family}: ${name}\n  after ${runs}: ${outcome}`);
   }
   console.log(`${chosen.length - survivors} of ${chosen.length} flaws were noticed.`);
-  survivors += await runBrokenPages(words);
-  survivors += await runBrokenSql(words);
-  if (survivors > 0) process.exitCode = 1;
+  const pages = await runBrokenPages(words);
+  const sql = await runBrokenSql(words);
+  if (chosen.length + pages.tried + sql.tried === 0) {
+    throw new Error(`no flaw's name has "${words.join('" and "')}"`);
+  }
+  if (survivors + pages.survivors + sql.survivors > 0) process.exitCode = 1;
 }

@@ -1,7 +1,13 @@
 import { breakPages } from "../../support/page.ts";
 import { serverBinary } from "../../support/server-binary.ts";
 import { startServer } from "../../support/server-process.ts";
-import { type Change, changed, misfits, sources } from "../simulation/mutants/workshop.ts";
+import {
+  type Change,
+  changed,
+  misfits,
+  type Outcome,
+  sources,
+} from "../simulation/mutants/workshop.ts";
 import { byContent, type Strategy } from "./customer.ts";
 import { hunt } from "./run.ts";
 
@@ -63,15 +69,15 @@ export const pageFlaws: readonly Flaw[] = [
   },
 ];
 
-/** @returns how many of the chosen flaws no sequence noticed */
-export async function runBroken(words: readonly string[]): Promise<number> {
+export async function runBroken(words: readonly string[]): Promise<Outcome> {
   const outdated = await misfits(pageFlaws);
   if (outdated.length > 0) throw new Error(outdated.join("\n"));
   const chosen = pageFlaws.filter(({ name, strategy }) =>
     words.every((word) => `browser-sequences ${strategy} ${name}`.includes(word)),
   );
-  const redis = await startServer(serverBinary());
   let survivors = 0;
+  if (chosen.length === 0) return { tried: 0, survivors };
+  const redis = await startServer(serverBinary());
   try {
     for (const flaw of chosen) {
       await breakPages(changed(await sources(), flaw));
@@ -86,5 +92,5 @@ export async function runBroken(words: readonly string[]): Promise<number> {
     await breakPages(new Map());
   }
   console.log(`${chosen.length - survivors} of ${chosen.length} broken pages were noticed.`);
-  return survivors;
+  return { tried: chosen.length, survivors };
 }

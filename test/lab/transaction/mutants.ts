@@ -3,7 +3,13 @@ import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync }
 import { tmpdir } from "node:os";
 import { join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
-import { changed, type Mutation, mutationsOf, sources } from "../simulation/mutants/workshop.ts";
+import {
+  changed,
+  type Mutation,
+  mutationsOf,
+  type Outcome,
+  sources,
+} from "../simulation/mutants/workshop.ts";
 
 const tree = fileURLToPath(new URL("../../..", import.meta.url));
 
@@ -12,13 +18,13 @@ export const sqlMutations: readonly Mutation[] = mutationsOf(
   new URL("mutants.diff", import.meta.url),
 );
 
-/** @returns how many of the chosen mutants no test noticed */
-export async function runBroken(words: readonly string[]): Promise<number> {
+export async function runBroken(words: readonly string[]): Promise<Outcome> {
   const chosen = sqlMutations.filter(({ rule, name }) =>
     words.every((word) => `sql ${rule} ${name}`.includes(word)),
   );
-  const copy = mkdtempSync(join(tmpdir(), "submit-lock-mutants-"));
   let survivors = 0;
+  if (chosen.length === 0) return { tried: 0, survivors };
+  const copy = mkdtempSync(join(tmpdir(), "submit-lock-mutants-"));
   try {
     for (const each of ["src", "test", "package.json", "tsconfig.json", "vitest.config.ts"]) {
       cpSync(join(tree, each), join(copy, each), { recursive: true });
@@ -43,7 +49,7 @@ export async function runBroken(words: readonly string[]): Promise<number> {
     rmSync(copy, { recursive: true, force: true });
   }
   console.log(`${chosen.length - survivors} of ${chosen.length} broken rules were noticed.`);
-  return survivors;
+  return { tried: chosen.length, survivors };
 }
 
 const testOf = ({ rule }: Mutation) => rule.split(", ")[1] as string;

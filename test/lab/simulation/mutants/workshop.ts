@@ -10,6 +10,13 @@ export interface Change extends Edit {
   readonly also?: Edit | undefined;
 }
 
+/** What came of the flaws that were chosen by words. */
+export interface Outcome {
+  readonly tried: number;
+  /** Flaws that no net noticed. */
+  readonly survivors: number;
+}
+
 /** One rule of the protocol, broken by a change of the text. */
 export interface Mutation extends Change {
   /** The place in docs/internals/protocol.md: the number of the rule, or the script; of SQL the test. */
