@@ -47,10 +47,16 @@ export class Once implements NestInterceptor {
       fingerprint: fingerprintOf([request.query, request.body ?? null]),
     };
     const { httpAdapter } = this.host;
+    // Of express-session or @fastify/session, if the application has one.
+    const inSession = async (method: "reload" | "save") => {
+      const { session } = request;
+      if (session?.[method]) await new Promise<void>((done) => session[method](() => done()));
+    };
     let stream: StreamableFile | undefined;
     const { value, replayed } = await this.lock.once(request.user, submission, async (lease) => {
       request.submitLease = lease; // yours: hand its signal on, and look at it before the insert
       const body = await lastValueFrom(next.handle(), { defaultValue: undefined });
+      await inSession("save"); // before a repeat is answered
       const location = httpAdapter.getHeader?.(response, "Location");
       if (body instanceof StreamableFile) stream = body;
       const isKept = stream === undefined && !(response.sent ?? response.headersSent);
@@ -58,6 +64,8 @@ export class Once implements NestInterceptor {
     });
     if (replayed && !value.isKept) throw new ConflictException("Placed; its answer is not kept");
     if (replayed) httpAdapter.setHeader(response, "Idempotent-Replayed", "true");
+    // A repeat that waited has read its session before the first order: do not save that one again.
+    if (replayed) await inSession("reload");
     if (value.location) httpAdapter.setHeader(response, "Location", value.location);
     return of(stream ?? value.body);
   }

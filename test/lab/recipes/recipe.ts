@@ -152,6 +152,13 @@ export interface Command {
 /** Longer than any answer takes; a shop that lets a click through to a held bank gives none. */
 const answerWithinMs = 30_000;
 
+interface OrderOptions {
+  readonly cookie?: string;
+  readonly key?: string;
+  readonly path?: string;
+  readonly signal?: AbortSignal;
+}
+
 /** A shop of a recipe, in a process of its own. Rejects with what it printed if it does not answer. */
 async function startShop(command: Command, bank: Bank, redisPort: number) {
   const { program, args, folder } = command;
@@ -176,10 +183,11 @@ async function startShop(command: Command, bank: Bank, redisPort: number) {
      */
     order(
       user: string,
-      { key, path = "/orders", signal }: { key?: string; path?: string; signal?: AbortSignal } = {},
+      { cookie, key, path = "/orders", signal }: OrderOptions = {},
     ): Promise<Response> {
       const headers = new Headers({ "x-user-id": user, "content-type": "application/json" });
       if (key !== undefined) headers.set("idempotency-key", key);
+      if (cookie !== undefined) headers.set("cookie", cookie);
       const body = JSON.stringify({ cart: 7 });
       const timeout = AbortSignal.timeout(answerWithinMs);
       const either = signal === undefined ? timeout : AbortSignal.any([timeout, signal]);

@@ -189,6 +189,7 @@ describe.each(nests)("$name", ({ fastify, platform, version }) => {
       ...Object.fromEntries(of.map((each) => [`@nestjs/${each}`, version])),
       ...{ "@nestjs/platform-fastify": fastify, "reflect-metadata": "0.2.2", rxjs: "7.8.2" },
       ...ownVersions("ioredis", "typescript", "@types/node", "@types/express"),
+      ...ownVersions("express-session", "@types/express-session"),
     };
     const folder = `nest-${version}-${platform}`;
     const project = await consumers.installRecipe(["nest"], { type: "module", packages }, folder);
@@ -247,6 +248,29 @@ describe.each(nests)("$name", ({ fastify, platform, version }) => {
         const [first, second] = [await click(), await click()];
         expect([first.status, await first.text(), second.status]).toEqual([201, text, 409]);
         expect(bank.charges).toBe(1);
+      });
+    });
+
+    test.skipIf(platform === "fastify")("a repeat that waited leaves the cart empty", async () => {
+      await withShop(command, async (shop, bank) => {
+        const user = freshUser();
+        const filled = await shop.order(user, { path: "/session/cart" });
+        const cookie = filled.headers.get("set-cookie")?.split(";", 1)[0] ?? "";
+        const click = () => shop.order(user, { path: "/session/orders", key: "one", cookie });
+        const waiting = async () => (await shop.order(user, { path: "/session/waiting" })).text();
+        bank.hold();
+        const first = click();
+        await until(() => bank.charges === 1, { what: "the first order" });
+        const second = click();
+        const waits = async () => (await waiting()) === "1";
+        await until(waits, { what: "the second click to wait", everyMs: 50 });
+        bank.release();
+        const [one, other] = [await first, await second];
+        expect(other.headers.get("idempotent-replayed")).toBe("true");
+        expect(await one.json()).toEqual({ ordered: ["apples"] });
+        expect(await other.json()).toEqual({ ordered: ["apples"] });
+        const cart = await shop.order(user, { path: "/session/cart", cookie });
+        expect(await cart.json()).toEqual([]);
       });
     });
 

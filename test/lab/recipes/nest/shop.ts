@@ -9,6 +9,7 @@ import {
   type NestInterceptor,
   type NestModule,
   Post,
+  Req,
   RequestMethod,
   Res,
   StreamableFile,
@@ -16,6 +17,7 @@ import {
   UseInterceptors,
 } from "@nestjs/common";
 import { HttpAdapterHost, NestFactory } from "@nestjs/core";
+import session from "express-session";
 import type { Observable } from "rxjs";
 import { SubmitLock } from "submit-lock";
 import { submitGuard } from "submit-lock/express";
@@ -84,7 +86,40 @@ class Orders {
 // As `@Res()` in front of the parameter.
 Res()(Orders.prototype, "byHand", 0);
 
-@Module({ imports: [SubmitModule], controllers: [Orders] })
+interface InSession {
+  readonly session: { cart?: string[]; reload(done: () => void): void };
+}
+
+@Controller("session")
+class Carts {
+  @Inject(SubmitLock) private readonly lock!: SubmitLock;
+
+  @Post("waiting")
+  waiting(): number {
+    return this.lock.stats().waiting;
+  }
+
+  @Post("cart")
+  fill({ session }: InSession): string[] {
+    session.cart ??= ["apples"];
+    return session.cart;
+  }
+
+  @Post("orders")
+  @UseGuards(SignedIn)
+  @UseInterceptors(Once)
+  async order(request: InSession): Promise<object> {
+    await new Promise<void>((done) => request.session.reload(done));
+    await pay();
+    const ordered = request.session.cart;
+    request.session.cart = [];
+    return { ordered };
+  }
+}
+Req()(Carts.prototype, "fill", 0);
+Req()(Carts.prototype, "order", 0);
+
+@Module({ imports: [SubmitModule], controllers: [Orders, Carts] })
 class Shop implements NestModule {
   @Inject(SubmitLock) private readonly lock!: SubmitLock;
   @Inject(HttpAdapterHost) private readonly host!: HttpAdapterHost;
@@ -115,6 +150,9 @@ async function main(): Promise<void> {
           { logger: [...logger] },
         )
       : await NestFactory.create(Shop, { logger: [...logger] });
+  if (PLATFORM === "express") {
+    app.use(session({ secret: "a secret", resave: true, saveUninitialized: true }));
+  }
   app.enableShutdownHooks();
   await app.listen(Number(PORT), "127.0.0.1");
 }
