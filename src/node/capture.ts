@@ -3,6 +3,7 @@ import { types } from "node:util";
 import type { Capture, WantedAnswer } from "../http/port.ts";
 import { listedHeaders, type Picked, textOf, withoutOuter } from "../http/stored-answer.ts";
 import type { AnswerHeaders, AnswerToStore } from "../lock/record.ts";
+import { isDisconnected } from "./exchange.ts";
 
 type Method = (this: ServerResponse, ...args: unknown[]) => unknown;
 type Methods = Record<"end" | "flushHeaders" | "write" | "writeHead", Method>;
@@ -54,6 +55,8 @@ export class ResponseCapture implements Capture {
   #chunks: (string | Buffer)[] | undefined = [];
   #length = 0;
   #hasEnded = false;
+  /** The handler has written a part after its client had left: it does not stop for that. */
+  #hasWrittenOn = false;
   /** A call has sent the head or a part of the body: the client may have it. */
   #isOnWire = false;
   /** Other code than the handler writes the response: its calls are ignored, unless `#isOthers`. */
@@ -145,8 +148,12 @@ export class ResponseCapture implements Capture {
       if ("stream" in res && Number(args[0]) >= 200) this.#isOnWire = true;
     } else this.#sees(name, ...args);
     if (this.#isPassingOn || this.#isIgnoring) return Reflect.apply(original, res, args);
+    if (name === "write") this.#hasWrittenOn ||= hasLeft(res);
     const isEnd = name === "end" && !this.#hasEnded;
-    if (isEnd) this.#hasEnded = true;
+    if (isEnd) {
+      this.#hasEnded = true;
+      if (!this.#hasWrittenOn && hasLeft(res) && !this.#isWhole(args[0])) this.#chunks = undefined;
+    }
     this.#isPassingOn = true;
     try {
       return Reflect.apply(original, res, args);
@@ -220,13 +227,32 @@ export class ResponseCapture implements Capture {
     } else this.#chunks.push(Buffer.from(chunk, coding));
   }
 
+  /**
+   * Whether an end to a client that has left is that of the whole answer, and not of a handler that
+   * stops writing when it sees that. All of the body comes with the end, or has the length that was
+   * declared; without a body, no type announces one.
+   */
+  #isWhole(last: unknown): boolean {
+    const declared = this.#res.getHeader("content-length");
+    if (declared !== undefined) return Number(declared) === this.#length;
+    if (typeof last === "string" || types.isUint8Array(last)) return this.#chunks?.length === 1;
+    return this.#length === 0 && this.#head?.headers["content-type"] === undefined;
+  }
+
   #forget(): void {
     this.#head = undefined;
     this.#chunks = [];
     this.#length = 0;
     this.#hasEnded = false;
+    this.#hasWrittenOn = false;
     this.#isOnWire = false;
   }
+}
+
+function hasLeft(res: ServerResponse): boolean {
+  const { httpVersionMajor, socket } = res.req;
+  // A connection that was ended is closed later, but the handler may see its end already.
+  return (httpVersionMajor < 2 && socket?.writable === false) || isDisconnected(res.req, res);
 }
 
 function withChanges(head: Head, before: Head, after: Head): Head {

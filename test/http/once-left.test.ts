@@ -1,10 +1,11 @@
+import type { ServerResponse } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
 import { until } from "../support/until.ts";
 import { type Framework, onHttp1, writesByHand } from "./frameworks.ts";
 import { gate } from "./gate.ts";
 import { openRaw, submitBytes } from "./http-client.ts";
-import { onAll, openOnce, openWaiting, orderKey } from "./once-shop.ts";
+import { type OnceShop, onAll, openOnce, openWaiting, orderKey } from "./once-shop.ts";
 import type { Turn } from "./turn.ts";
 
 /** More than a socket takes at once, and kept whole. */
@@ -33,6 +34,75 @@ const ways: Way[] = [
     writesByHand,
   ],
 ];
+
+type Step = (res: ServerResponse) => void;
+
+const typed: Step = (res) => {
+  res.statusCode = 201;
+  res.setHeader("content-type", "application/json");
+};
+
+const written: Step = (res) => {
+  typed(res);
+  res.write("[1");
+};
+
+/** What a handler does before and after it sees that its client has left. */
+const stopping: [string, begin: Step, end: Step][] = [
+  ["before the first part", typed, (res) => res.end()],
+  ["between two parts", written, (res) => res.end()],
+  ["between two parts, with the last bracket", written, (res) => res.end("]")],
+  [
+    "before the length that it has declared",
+    (res) => {
+      res.statusCode = 201;
+      res.setHeader("content-length", 5);
+      res.write("[1");
+    },
+    (res) => res.end("]"),
+  ],
+];
+
+const whole: [string, begin: Step, end: Step, body: string][] = [
+  [
+    "without a body",
+    (res) => {
+      res.statusCode = 201;
+      res.setHeader("location", "/orders/7");
+    },
+    (res) => res.end(),
+    "",
+  ],
+  ["with its end", typed, (res) => res.end("[1,2]"), "[1,2]"],
+  [
+    "of the length that was declared",
+    (res) => {
+      typed(res);
+      res.setHeader("content-length", 5);
+      res.write("[1,2");
+    },
+    (res) => res.end("]"),
+    "[1,2]",
+  ],
+];
+
+async function leaveInTheMiddle(framework: Framework, begin: Step, end: Step): Promise<OnceShop> {
+  const left = gate();
+  const once = await openOnce({
+    framework,
+    handler: async (turn) => {
+      const res = turn.byHand();
+      res.once("close", left.open);
+      begin(res);
+      await left.opened;
+      end(res);
+    },
+  });
+  const call = await once.start({ key: orderKey });
+  call.abort();
+  await once.whenKept(1);
+  return once;
+}
 
 describe.each(onAll)("$name", (framework: Framework) => {
   test.each(ways.filter(([, , fits]) => fits?.(framework) ?? true))(
@@ -87,6 +157,27 @@ describe.each(onAll)("$name", (framework: Framework) => {
         status: 201,
         body: "one two three",
       });
+      expect(once.runs).toBe(1);
+    },
+  );
+
+  test.skipIf(!writesByHand(framework)).each(stopping)(
+    "a handler that stops when its client has left, %s: the repeat is a 409",
+    async (_how, begin, end) => {
+      const once = await leaveInTheMiddle(framework, begin, end);
+      expect(await once.submit({ key: orderKey })).toMatchObject({
+        status: 409,
+        headers: { "submit-lock-code": "idempotency_answer_unavailable" },
+      });
+      expect(once.runs).toBe(1);
+    },
+  );
+
+  test.skipIf(!writesByHand(framework)).each(whole)(
+    "a handler that answers a client that has left, %s, is repeated",
+    async (_how, begin, end, body) => {
+      const once = await leaveInTheMiddle(framework, begin, end);
+      expect(await once.submit({ key: orderKey })).toMatchObject({ status: 201, body });
       expect(once.runs).toBe(1);
     },
   );
