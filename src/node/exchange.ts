@@ -90,7 +90,7 @@ export class NodeExchange extends Timer implements Exchange {
   watch(): void {
     const { request: req } = this;
     const res = this.#res;
-    // Do not trust the event: HTTP/2 emits `finish` for a stream that was reset, too.
+    // Do not trust an event: HTTP/2 emits `finish` for a stream that was reset, too.
     const update = () => {
       if (res.writableEnded || this.#isStreamEnded()) this.#end();
       else this.close();
@@ -101,7 +101,8 @@ export class NodeExchange extends Timer implements Exchange {
     // Most requests need the two listeners alone. Express replaces each response's prototype,
     // which gives it a hidden class of its own, so replacing its `end` as well would be slow.
     if (this.#connection === undefined) {
-      res.on("finish", update);
+      // On HTTP/1 it shows the end, also where a serverless adapter emits it before `writableEnded`.
+      res.on("finish", req.httpVersionMajor < 2 ? () => this.#end() : update);
       const watch = this;
       // An outer middleware has replaced `end`, and may end the response later than it is called.
       const mayDefer = Object.hasOwn(res, "end");
