@@ -63,6 +63,11 @@ export class ResponseCapture implements Capture {
   #isDiscarded = false;
   /** The handler failed before it sent anything: the error handler's answer is captured. */
   #isOthers = false;
+  /** The response has ended before the handler did: other code, such as a time-out, may have sent it. */
+  #isLate = false;
+  #lateStatus = 200;
+  #hasFailed = false;
+  isDone = false;
   /** True during an original method: `end` may call `write`, and both call `writeHead`. */
   #isPassingOn = false;
 
@@ -109,7 +114,28 @@ export class ResponseCapture implements Capture {
     if (sent === undefined) this.#watchHooks();
   }
 
-  failed(): void {
+  /** Notes a status that the handler sets from now on. */
+  responseEnded(): void {
+    if (this.#isLate) return;
+    this.#isLate = true;
+    let { statusCode } = this.#res;
+    Object.defineProperty(this.#res, "statusCode", {
+      configurable: true,
+      get: () => statusCode,
+      set: (status: number) => {
+        statusCode = status;
+        if (this.#hasFailed) return;
+        this.#lateStatus = status;
+        this.isDone = status < 400;
+      },
+    });
+  }
+
+  failed(error?: unknown): void {
+    // Node throws this for an answer that comes behind another one.
+    const isRefused = Object(error).code === "ERR_HTTP_HEADERS_SENT";
+    if (!this.#hasFailed) this.isDone = this.#isLate && isRefused && this.#lateStatus < 400;
+    this.#hasFailed = true;
     if (this.#head === undefined || !this.#isOnWire) {
       this.discard();
       this.#isOthers = true;

@@ -1,6 +1,7 @@
+import type { ServerResponse } from "node:http";
 import { connect as connectHttp2, constants } from "node:http2";
 import { setTimeout as sleep } from "node:timers/promises";
-import type { RequestHandler } from "express";
+import type { RequestHandler, Response } from "express";
 import type { Middleware } from "koa";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { until } from "../support/until.ts";
@@ -174,6 +175,61 @@ describe.each(expresses.filter(({ seesWork }) => seesWork))("$name", (framework:
     await sleep(20);
     call.abort();
     await once.whenKept(0);
+  });
+
+  /** A time-out in front of the guard, which answers the first click for a handler that is at work. */
+  const openLate = async (end: (turn: Turn) => unknown) => {
+    let clicks = 0;
+    const [begun, goOn] = [gate(), gate()];
+    const timeOut: RequestHandler = (_req, res, next) => {
+      if (++clicks === 1) void begun.opened.then(() => res.status(503).json({ late: true }));
+      next();
+    };
+    const once = await openOnce({
+      framework,
+      outside: [{ express: () => timeOut, koa: () => () => {} }],
+      handler: async (turn) => {
+        if (once.runs > 1) return turn.answer(201, { run: once.runs });
+        begun.open();
+        await goOn.opened;
+        return await end(turn);
+      },
+    });
+    return { once, goOn };
+  };
+  const express = ({ res }: Turn) => res as ServerResponse & Response;
+
+  test.each<[how: string, end: (turn: Turn) => unknown]>([
+    ["answers 201", (turn) => turn.answer(201, { order: 7 })],
+    ["answers 200 without naming it", (turn) => express(turn).json({ order: 7 })],
+    ["redirects", (turn) => express(turn).redirect("/orders/7")],
+    ["sets 201, and sees that another answer was sent", (turn) => express(turn).status(201)],
+  ])("P9: a time-out answers 503 for a handler that then %s", async (_how, end) => {
+    const { once, goOn } = await openLate(end);
+    expect((await once.submit({ key })).status).toBe(503);
+    goOn.open();
+    await once.whenKept(1);
+    await isUnavailable(once);
+  });
+
+  test.each<[how: string, end: (turn: Turn) => unknown]>([
+    ["answers 422", (turn) => turn.answer(422, { stock: 0 })],
+    ["answers 503 itself", (turn) => turn.answer(503, { stock: 0 })],
+    ["throws", () => Promise.reject(new Error("no stock"))],
+    [
+      "throws after it has set 201",
+      (turn) => {
+        express(turn).status(201);
+        throw new Error("no stock");
+      },
+    ],
+    ["returns nothing", () => undefined],
+  ])("a time-out answers 503 for a handler that then %s: a retry runs", async (_how, end) => {
+    const { once, goOn } = await openLate(end);
+    expect((await once.submit({ key })).status).toBe(503);
+    goOn.open();
+    await once.whenKept(0);
+    expect((await once.submit({ key })).status).toBe(201);
   });
 
   test("P9: connect-timeout passes an error on, and placed() keeps a retry from running", async () => {

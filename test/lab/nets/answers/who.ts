@@ -153,8 +153,12 @@ async function perform(turn: Turn, program: WhoProgram): Promise<unknown> {
 }
 
 /** Whether a retry has to run, must not, or may. */
-function retryOf({ ends, family, placed, who }: WhoProgram): "runs" | "never" | "any" {
-  if (placed || (ends === "places" && seen[family].includes(who))) return "never";
+function retryOf(program: WhoProgram): "runs" | "never" | "any" {
+  const { ends, family, framework, placed, who } = program;
+  // Under Express' plain guard, the response's end is the end of the lease.
+  const isSeen = who === "a time-out" && framework.includes("protect");
+  const mayRun = !isSeen && !seen[family].includes(who);
+  if (placed || (ends === "places" && !mayRun)) return "never";
   // A view that answers 5xx in place of a refusal, or of an order that the guard cannot see.
   return who === "a callback" ? "any" : "runs";
 }
