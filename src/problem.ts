@@ -161,15 +161,15 @@ export function problemFor(
     code,
     title,
     detail,
-    // Frozen, because the application's functions (onContended and the others) get this object.
-    headers: Object.freeze({
+    // Not frozen: the servers of Hono before 2.1.5 add a header to those of a `Response`.
+    headers: {
       ...(type === undefined ? {} : { Link: `<${type}>; rel="describedby"` }),
       "Submit-Lock-Code": code,
       ...(retryAfterS === undefined ? {} : { "Retry-After": `${retryAfterS}` }),
       "Content-Type": prefersPage ? "text/html; charset=utf-8" : "application/problem+json",
       // A cache must not answer the next submit, which may be let through.
       "Cache-Control": "no-store",
-    }),
+    },
     body: prefersPage
       ? pageOf(code, advice, heading)
       : JSON.stringify({ type: type ?? "about:blank", title, status, detail, code }),

@@ -27,9 +27,9 @@ import { fingerprintOf, parseIdempotencyKey, problemOf, RedisStore, SubmitLock }
 
 /**
  * One order for each `Idempotency-Key`: a repeat gets the controller's value and its `Location`, and
- * is a 409 where that was a stream or an answer by `@Res()`. What hides members of the value stands
- * behind it, as in `@UseInterceptors(Once, ClassSerializerInterceptor)`; a time-out in front of it.
- * Uploaded files are not compared.
+ * is a 409 where that was a stream, bytes or an answer by `@Res()`. What hides members of the value
+ * stands behind it, as in `@UseInterceptors(Once, ClassSerializerInterceptor)`; a time-out in front
+ * of it. Uploaded files are not compared.
  */
 @Injectable()
 export class Once implements NestInterceptor {
@@ -52,14 +52,14 @@ export class Once implements NestInterceptor {
       const { session } = request;
       if (session?.[method]) await new Promise<void>((done) => session[method](() => done()));
     };
-    let stream: StreamableFile | undefined;
+    let unkept: unknown;
     const { value, replayed } = await this.lock.once(request.user, submission, async (lease) => {
       request.submitLease = lease; // yours: hand its signal on, and look at it before the insert
       const body = await lastValueFrom(next.handle(), { defaultValue: undefined });
       await inSession("save"); // before a repeat is answered
       const location = httpAdapter.getHeader?.(response, "Location");
-      if (body instanceof StreamableFile) stream = body;
-      const isKept = stream === undefined && !(response.sent ?? response.headersSent);
+      if (body instanceof StreamableFile || body instanceof Uint8Array) unkept = body;
+      const isKept = unkept === undefined && !(response.sent ?? response.headersSent);
       return { isKept, location, body: isKept ? body : undefined };
     });
     if (replayed && !value.isKept) throw new ConflictException("Placed; its answer is not kept");
@@ -67,7 +67,7 @@ export class Once implements NestInterceptor {
     // A repeat that waited has read its session before the first order: do not save that one again.
     if (replayed) await inSession("reload");
     if (value.location) httpAdapter.setHeader(response, "Location", value.location);
-    return of(stream ?? value.body);
+    return of(unkept ?? value.body);
   }
 }
 

@@ -2,7 +2,7 @@ import { InvalidOptionError, NoFingerprintError } from "../errors.ts";
 import { admit } from "../http/admission.ts";
 import { type GuardOptions, resolveGuardOptions } from "../http/options.ts";
 import { checkPlace } from "../http/place.ts";
-import type { Adapter, Exchange } from "../http/port.ts";
+import type { Adapter, Exchange, WantedAnswer } from "../http/port.ts";
 import type { RequestSubmission } from "../http/public.ts";
 import type { RequestLease } from "../http/request-lease.ts";
 import { headersToRepeat, listedHeaders } from "../http/stored-answer.ts";
@@ -11,7 +11,7 @@ import type { AnswerToStore, StoredAnswer } from "../lock/record.ts";
 import { type Problem, problemOf } from "../problem.ts";
 import { describe, invalidOption, textOfThrown, warnOnce } from "../validation.ts";
 import { payloadOf } from "./payload.ts";
-import { headOf, mayHaveBody, untilOver } from "./response.ts";
+import { bodyOf, headOf, mayHaveBody, untilOver } from "./response.ts";
 
 export type * from "../http/public.ts";
 
@@ -147,6 +147,12 @@ export function submitGuard<Req extends Request = Request>(
     try {
       response = await handler(request, ...rest);
     } catch (error) {
+      const redirect = redirectOf(error);
+      if (redirect !== undefined) {
+        head = wanted && headToKeep(redirect, wanted);
+        ended(new Uint8Array());
+        throw error;
+      }
       const own = held.errorOf(error);
       unanswered(own);
       throw own;
@@ -158,11 +164,7 @@ export function submitGuard<Req extends Request = Request>(
     try {
       // Read the head before the body: Hono's own `Response` loses its type as soon as its body is
       // read.
-      const { headers, status } = response;
-      if (wanted !== undefined) {
-        // Keep all values of a name: a library may list each line of a header by itself.
-        head = { status, headers: listedHeaders(wanted.storedHeaders, [...headers], false) };
-      }
+      head = wanted && headToKeep(response, wanted);
       const keptBytes = wanted?.maxBodyBytes ?? 0;
       const { sent, cancel } = await untilOver(response, keptBytes, { ended, unanswered });
       if (cancel === undefined) return sent;
@@ -214,11 +216,40 @@ function isResponse(value: unknown): value is Response {
   return typeof status === "number" && headers !== undefined && "body" in Object(value);
 }
 
-/** @param answer a framework's own object, which may name its status in one of three ways. */
+/** A response's status and headers, as far as a redirect has them, too. */
+interface AnswerHead {
+  readonly status: number;
+  readonly headers: Iterable<readonly [name: string, value: string]>;
+}
+
+function headToKeep({ headers, status }: AnswerHead, { storedHeaders }: WantedAnswer) {
+  // Keep all values of a name: a library may list each line of a header by itself.
+  return { status, headers: listedHeaders(storedHeaders, [...headers], false) };
+}
+
+/** The redirect that a handler has thrown, as those of React Router, SvelteKit and Next.js do. */
+function redirectOf(thrown: unknown): AnswerHead | undefined {
+  try {
+    const { digest, headers, location, status } = Object(thrown);
+    // The error of Next.js: "NEXT_REDIRECT;replace;/orders/7;307;".
+    const [, url, code] = /^NEXT_REDIRECT;\w*;(.*);(3\d\d);$/s.exec(digest) ?? [];
+    if (url !== undefined) return { status: Number(code), headers: [["location", url]] };
+    if (!(status >= 300 && status < 400)) return undefined;
+    // SvelteKit throws an object, React Router a `Response`.
+    if (typeof location === "string") return { status, headers: [["location", location]] };
+    return { status, headers: [...headers] };
+  } catch {
+    return undefined;
+  }
+}
+
+/** @param answer a framework's own object. Elysia's has its status in `code`, and nothing else. */
 function saysFailure(answer: unknown): boolean {
   try {
-    const { status, statusCode = status, code = statusCode } = Object(answer);
-    return code >= 400;
+    const { code, status, statusCode = status } = Object(answer);
+    const isElysias = Object.keys(Object(answer)).every((key) => /^(code|response)$/.test(key));
+    const named = isElysias ? code : statusCode;
+    return Number.isInteger(named) && named >= 400 && named < 600;
   } catch {
     return false;
   }
@@ -249,7 +280,8 @@ function repeated({ status, headers, body }: StoredAnswer): Response {
     [value].flat().map((each): [string, string] => [name, each]),
   );
   const isEmpty = body === undefined || body.length === 0 || !mayHaveBody(status);
-  return new Response(isEmpty ? null : new Uint8Array(body), { status, headers: pairs });
+  const init = { status, headers: new Headers(pairs) };
+  return new Response(isEmpty ? null : bodyOf(new Uint8Array(body), init.headers), init);
 }
 
 class FetchExchange implements Exchange {

@@ -38,14 +38,15 @@ async function bytesOf(request: Request): Promise<Buffer> {
     );
   }
   // A server's own class may return the request itself, whose body the handler needs.
-  if (clone === request || clone.body === request.body) {
-    throw new NoFingerprintError(
-      `cannot compare this request with earlier ones: request.clone() returns no copy of its body. ${remedy}`,
-    );
-  }
+  if (clone === request || clone.body === request.body) throw noCopy();
   const chunks: Uint8Array[] = [];
   let length = 0;
   const reader = clone.body?.getReader();
+  // The clone of a proxy may be another object, over the same body.
+  if (request.body?.locked) {
+    reader?.releaseLock();
+    throw noCopy();
+  }
   for (;;) {
     const part = await reader?.read();
     if (part === undefined || part.done) return Buffer.concat(chunks);
@@ -56,6 +57,12 @@ async function bytesOf(request: Request): Promise<Buffer> {
     reader?.cancel().catch(() => {});
     throw tooLong();
   }
+}
+
+function noCopy(): NoFingerprintError {
+  return new NoFingerprintError(
+    `cannot compare this request with earlier ones: request.clone() returns no copy of its body. ${remedy}`,
+  );
 }
 
 function tooLong(): NoFingerprintError {

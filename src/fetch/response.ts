@@ -1,3 +1,4 @@
+import { isUtf8 } from "node:buffer";
 import { isProxy, isUint8Array } from "node:util/types";
 import { nextTurn } from "../time.ts";
 
@@ -13,6 +14,14 @@ const turnIsOver: unique symbol = Symbol("one turn");
 
 export function mayHaveBody(status: number): boolean {
   return status >= 200 && status < 600 && ![204, 205, 304].includes(status);
+}
+
+const isBun = "bun" in process.versions;
+
+/** Makes a body of bytes. Bun calls a text that names no type `text/plain`, but not its bytes. */
+export function bodyOf(bytes: Uint8Array<ArrayBuffer>, headers: Headers): string | typeof bytes {
+  const isText = isBun && !headers.has("content-type") && isUtf8(bytes);
+  return isText ? new TextDecoder("utf-8", { ignoreBOM: true }).decode(bytes) : bytes;
 }
 
 /** Whether the head announces chunks: then send a stream, because bytes get a `Content-Length`. */
@@ -66,7 +75,7 @@ export async function untilOver(
     if (part.done) {
       const bytes = Buffer.concat(chunks);
       const sent = new Response(
-        isChunked(response) ? new Blob([bytes]).stream() : bytes,
+        isChunked(response) ? new Blob([bytes]).stream() : bodyOf(bytes, response.headers),
         headOf(response),
       );
       watcher.ended(bytes.length <= keptBytes ? bytes : undefined);

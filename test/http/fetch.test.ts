@@ -85,7 +85,9 @@ describe("the body that is compared", () => {
   test("a request whose clone is no copy is refused, and its body is left to the handler", async () => {
     const ofSameBody = (request: Request) =>
       Object.defineProperty(order(), "body", { value: request.body });
-    for (const copy of [(request: Request) => request, ofSameBody]) {
+    // As of a proxy whose `body` is a new proxy each time, over one stream.
+    const ofSameStream = ({ body }: Request) => ({ body: { getReader: () => body?.getReader() } });
+    for (const copy of [(request: Request) => request, ofSameBody, ofSameStream]) {
       const request = order();
       Object.defineProperty(request, "clone", { value: () => copy(request) });
       const post = open().guard.protect(placed);
@@ -94,6 +96,7 @@ describe("the body that is compared", () => {
         message: expect.stringContaining("request.clone() returns no copy"),
       });
       expect(request.bodyUsed).toBe(false);
+      expect(request.body?.locked).toBe(false);
     }
   });
 
@@ -260,6 +263,14 @@ describe("streams", () => {
     ["what says that it has failed is run again: h3", () => ({ status: 402 }) as never, 2],
     ["what says that it has failed is run again: Elysia", () => ({ code: 402 }) as never, 2],
     [
+      "what says that it has failed is run again: an error of h3",
+      () => Object.assign(new Error("no stock"), { statusCode: 422 }) as never,
+      2,
+    ],
+    ["a code of the order's own is no failure", () => ({ order: 7, code: 451 }) as never, 1],
+    ["nor is one of six digits", () => ({ order: 7, code: "483921" }) as never, 1],
+    ["nor is a status of the order's own", () => ({ order: 7, status: 1_000 }) as never, 1],
+    [
       "one that fails at once is no answer",
       () => new Response(new ReadableStream({ pull: () => Promise.reject(new Error("theirs")) })),
       2,
@@ -275,6 +286,77 @@ describe("streams", () => {
     await whenFree();
     await post(order());
     expect(runs).toBe(expected);
+  });
+
+  const location = "/orders/7?from=a;b";
+  /** What the redirects of frameworks throw. */
+  const redirects: [string, thrown: () => unknown, status: number][] = [
+    ["React Router", () => new Response(null, { status: 303, headers: { location } }), 303],
+    ["SvelteKit", () => ({ status: 303, location }), 303],
+    [
+      "Next.js",
+      () =>
+        Object.assign(new Error("NEXT_REDIRECT"), {
+          digest: `NEXT_REDIRECT;replace;${location};307;`,
+        }),
+      307,
+    ],
+  ];
+  test.each(redirects)(
+    "a redirect that is thrown is an answer: %s",
+    async (_what, thrown, status) => {
+      const { guard, whenFree } = open();
+      let runs = 0;
+      const goOn = gate();
+      const redirect = thrown();
+      const post = guard.protect(async () => {
+        runs++;
+        await goOn.opened;
+        throw redirect;
+      });
+      const first = post(order());
+      const waiting = post(order());
+      goOn.open();
+      await expect(first).rejects.toBe(redirect);
+      await whenFree();
+      for (const repeat of [await waiting, await post(order())]) {
+        expect([repeat.status, repeat.headers.get("location")]).toEqual([status, location]);
+      }
+      expect(runs).toBe(1);
+    },
+  );
+
+  const unreadable = new Proxy(
+    {},
+    {
+      get() {
+        throw new Error("theirs");
+      },
+    },
+  );
+
+  test.each<[string, thrown: () => unknown]>([
+    ["an error", () => new Error("no stock")],
+    ["an error with a status", () => Object.assign(new Error("no stock"), { status: 422 })],
+    ["a Response that is no redirect", () => new Response("no stock", { status: 422 })],
+    ["an error whose members cannot be read", () => unreadable],
+    ["nothing at all", () => undefined],
+  ])("%s that is thrown is none, and a repeat runs", async (_what, thrown) => {
+    const { guard, whenFree } = open();
+    let runs = 0;
+    const post = guard.protect(() => {
+      runs++;
+      throw thrown();
+    });
+    for (const run of [1, 2]) {
+      const answered = post(order()).then(
+        () => true,
+        () => false,
+      );
+      expect(await answered).toBe(false);
+      await whenFree();
+      expect(runs).toBe(run);
+    }
   });
 
   test("one that nobody reads or cancels holds the lock", async () => {

@@ -240,13 +240,16 @@ describe.each(nests)("$name", ({ fastify, platform, version }) => {
 
     test.each([
       ["a stream", "/labels", "a label"],
+      // Nest makes JSON of bytes on Express.
+      ["bytes", "/bytes", /an invoice|"type":"Buffer"/],
       ["an answer by hand", "/by-hand", '{"placed":"by hand"}'],
     ])("sends %s, which a repeat cannot be given", async (_what, unkept, text) => {
       await withShop(command, async (shop, bank) => {
         const user = freshUser();
         const click = () => shop.order(user, { path: unkept, key: "one" });
         const [first, second] = [await click(), await click()];
-        expect([first.status, await first.text(), second.status]).toEqual([201, text, 409]);
+        expect([first.status, second.status]).toEqual([201, 409]);
+        expect(await first.text()).toMatch(text);
         expect(bank.charges).toBe(1);
       });
     });
@@ -536,6 +539,21 @@ describe("runtimes", () => {
             first.status,
             isRedirect ? "" : "placed",
           ]);
+        }
+      }),
+    );
+
+    test.skipIf(row.shop === "Express")("a text that names no type stays a text", () =>
+      withShop(command, async (shop) => {
+        const [user, key] = [freshUser(), randomUUID()];
+        const order = () => shop.order(user, { key, path: "/others/untyped" });
+        const first = await order();
+        let again = await order();
+        while (again.status === 409) again = await order();
+        expect(again.headers.get("idempotent-replayed")).toBe("true");
+        for (const answer of [first, again]) {
+          expect(answer.headers.get("content-type")).toMatch(/^text\/plain/);
+          expect([answer.status, await answer.text()]).toEqual([201, "placed"]);
         }
       }),
     );

@@ -35,6 +35,7 @@ const proxied = () => fetch(`http://127.0.0.1:${process.env.PORT}/backend`, { me
 /** Each makes a `Response` that the handler did not make itself. */
 const others = {
   proxied,
+  untyped: () => new Response("placed", { status: 201 }),
   library: () => new LibraryResponse("placed", init),
   cloned: () => placed().clone(),
   cached: () => kept.clone(),

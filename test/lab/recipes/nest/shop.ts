@@ -74,6 +74,14 @@ class Orders {
     return new StreamableFile(Buffer.from("a label"), { type: "text/plain" });
   }
 
+  @Post("bytes")
+  @UseGuards(SignedIn)
+  @UseInterceptors(Once)
+  async invoice(): Promise<Buffer> {
+    await pay();
+    return Buffer.from("an invoice");
+  }
+
   @Post("by-hand")
   @UseGuards(SignedIn)
   @UseInterceptors(Once)
