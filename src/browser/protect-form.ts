@@ -57,7 +57,7 @@ export function protectForm(
   const url = bare(document.URL);
   const name = given ?? `${url} ${attribute("action")} ${[...document.forms].indexOf(form)}`;
   // biome-ignore lint/suspicious/noExplicitAny: servers have no types of the DOM.
-  const [visit]: any[] = performance.getEntriesByType("navigation" as never);
+  const visit: any = performance.getEntriesByType?.("navigation" as never)[0];
   // A form that was loaded anew keeps its id only if the load was a reload or a return. Compare the
   // URL as well: a router shows other pages in a document that was reloaded once.
   const isReturn = /load|back/.test(visit?.type) && bare(visit.name) === url;

@@ -101,8 +101,12 @@ export function submitGuard<Req extends IncomingMessage = Request>(
   const resolved = resolveGuardOptions(options, {
     reject: (_req, res, _next, { problem: { status, headers, body } }) =>
       send(res, status, { ...headers, "Content-Length": Buffer.byteLength(body) }, body),
-    replay: (_req, res, _next, { answer: { status, headers, body } }) =>
-      send(res, status, headersToRepeat(headers, res.getHeader("vary")), body),
+    replay: (_req, res, _next, { answer: { status, headers, body } }) => {
+      const repeated = headersToRepeat(headers, res.getHeader("vary"));
+      const hasLength = body !== undefined && status !== 204 && status !== 304;
+      const length = hasLength && { "Content-Length": body.length };
+      return send(res, status, { ...repeated, ...length }, body);
+    },
     ...contentAdapter(contentOf),
   });
 
@@ -243,7 +247,11 @@ function send(
   }
   res.statusCode = status;
   for (const [name, value] of Object.entries(headers)) res.setHeader(name, value);
-  res.end(body);
+  // Node garbles a file name beyond ASCII if the body comes with the end.
+  if (body !== undefined && /[^ -~]/.test(`${headers["content-disposition"] ?? ""}`)) {
+    res.write(body);
+    res.end();
+  } else res.end(body);
 }
 
 function contentOf(req: IncomingMessage): RequestContent {

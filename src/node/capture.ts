@@ -116,7 +116,8 @@ export class ResponseCapture implements Capture {
 
   /** Notes a status that the handler sets from now on. */
   responseEnded(): void {
-    if (this.#isLate) return;
+    // The end may be the handler's own: nothing that is kept is in doubt.
+    if (this.#isLate || this.#res.statusCode < 400) return;
     this.#isLate = true;
     let { statusCode } = this.#res;
     Object.defineProperty(this.#res, "statusCode", {

@@ -15,6 +15,7 @@ import {
   codeOf,
   everywhere,
   type OnceShop,
+  onAll,
   openOnce,
   openWaiting,
   orderKey,
@@ -30,6 +31,33 @@ interface Content {
   readonly s: number;
   readonly h: Readonly<Record<string, string>>;
 }
+
+// Koa sends each body with the end, for which Node garbles such a name, a first answer's as well.
+const keepsNames = ({ family }: Framework) => family === "express" || family === "fastify";
+
+describe.each(onAll.filter(keepsNames))("$name", (framework: Framework) => {
+  test("a repeat has the file name and the length of the first answer", async () => {
+    const once = await openOnce({
+      framework,
+      handler: (turn) => {
+        const res = turn.byHand();
+        res.writeHead(201, {
+          "content-type": "application/pdf",
+          "content-disposition": 'attachment; filename="März.pdf"',
+          "content-length": 4,
+        });
+        res.write(Buffer.from("%P"));
+        res.end(Buffer.from([0xff, 0xfe]));
+      },
+    });
+    const [first, second] = await once.twice();
+    expect(second.headers["idempotent-replayed"]).toBe("true");
+    for (const { body, headers } of [first, second]) {
+      expect(headers["content-disposition"]).toBe('attachment; filename="März.pdf"');
+      expect([headers["content-length"], body]).toEqual(["4", "%P\xff\xfe"]);
+    }
+  });
+});
 
 describe.each(newest)("$name", (framework: Framework) => {
   test("an answer whose body is not kept is answered by onReplay, from the database", async () => {

@@ -332,6 +332,13 @@ describe("a page that stays", () => {
   const formOf = "document.forms[0]";
   const idIn = () => page.inputValue("[name=submissionId]");
 
+  test("protects a form where no navigation is told, as in jsdom", async () => {
+    await open("unprotected", "buy");
+    await page.evaluate("performance.getEntriesByType = undefined; protectForm(document.forms[0])");
+    await click();
+    await untilShown(() => ordersOf().length === 1, { what: "the order" });
+  });
+
   test("renews an id on demand, and for a form that is protected again after it was sent", async () => {
     await open("plain", "elsewhere");
     const ids = [await idIn()];
