@@ -119,7 +119,7 @@ function tooDeep(value: object): NoFingerprintError {
   try {
     JSON.stringify(value);
   } catch (error) {
-    // A RangeError means depth, which a client can send; a circle can only be made by a parser.
+    // A RangeError: too deep, which clients can send. Any other: a circle, which parsers make.
     if (!(error instanceof RangeError)) {
       return new NoFingerprintError(
         'the fingerprint: its payload is in a circle, so a parser has left more than the values that the client sent. Let it leave values alone (attachFieldsToBody: "keyValues" of @fastify/multipart), or set idempotency.fingerprint',

@@ -71,7 +71,7 @@ export interface Mismatch extends Refused {
   readonly inFlight: boolean;
 }
 
-/** The lock was not taken: Redis did not answer, or refused, or the `SubmitLock` is closed. */
+/** Redis did not answer, or refuses for a while, or the `SubmitLock` is closed: no lease. */
 export interface Unavailable extends Refused {
   readonly reason: "unavailable";
   readonly cause: Error;
@@ -127,7 +127,9 @@ export function problemOf(error: unknown, accept?: string): Problem | undefined 
   const code = refusal?.headers?.["Submit-Lock-Code"] as ProblemCode | undefined;
   if (refusal === undefined || code === undefined) return undefined;
   const audience = { docs: undefined, isDerived: true, prefersPage: prefersHtml(accept) };
-  return problemFor(code, refusal, audience);
+  const problem = problemFor(code, refusal, audience);
+  // Not frozen: the servers of Hono before 2.1.5 add a header to those of a `Response`.
+  return { ...problem, headers: { ...problem.headers } };
 }
 
 /** The error, if a client can do something about it, or the lost lease that has caused it. */
@@ -161,15 +163,15 @@ export function problemFor(
     code,
     title,
     detail,
-    // Not frozen: the servers of Hono before 2.1.5 add a header to those of a `Response`.
-    headers: {
+    // Frozen, because the application's functions (onContended and the others) get this object.
+    headers: Object.freeze({
       ...(type === undefined ? {} : { Link: `<${type}>; rel="describedby"` }),
       "Submit-Lock-Code": code,
       ...(retryAfterS === undefined ? {} : { "Retry-After": `${retryAfterS}` }),
       "Content-Type": prefersPage ? "text/html; charset=utf-8" : "application/problem+json",
       // A cache must not answer the next submit, which may be let through.
       "Cache-Control": "no-store",
-    },
+    }),
     body: prefersPage
       ? pageOf(code, advice, heading)
       : JSON.stringify({ type: type ?? "about:blank", title, status, detail, code }),
@@ -198,7 +200,7 @@ const temporary: readonly ProblemCode[] = [
   "idempotency_in_flight",
 ];
 
-/** `Retry-After`, in seconds: few orders take longer than one, and 0 would invite a storm. */
+/** `Retry-After`, in s: what is left of a cooldown, or 1: few orders take longer. 0 invites a storm. */
 function retryAfter(code: ProblemCode, { isCooldown, expiresInMs = 0 }: About): number | undefined {
   if (code === "submit_contended" && isCooldown) return Math.max(1, Math.ceil(expiresInMs / 1_000));
   return temporary.includes(code) ? 1 : undefined;
@@ -298,7 +300,7 @@ const contents: Readonly<Record<ProblemCode, (about: About, isDerived: boolean) 
       : [
           409,
           `A request is outstanding for this ${isDerived ? "submission" : "Idempotency-Key"}`,
-          "This submission is still being processed. Wait for its answer, or send it again in a moment: it is not run twice.",
+          "This submission is still being processed. Wait for its answer, or send it again in a moment: no two runs of it are at work at once.",
           "You have submitted it already, and we place it only once. Do not submit it again: look at your orders in a moment.",
           "Your order is being processed",
         ],

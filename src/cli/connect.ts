@@ -96,7 +96,7 @@ function fromUrl(text: string) {
     const url = new URL(path === undefined ? plain : "redis://127.0.0.1");
     const { protocol, hostname, port, pathname, username, password } = url;
     const [, db] = /^\/?(\d{0,9})$/.exec(pathname) ?? [];
-    // Refuse all other queries: ioredis obeys ?db=5, and the command would look into database 0.
+    // Refuse all queries but ?family=: of ?db=5, the command would look into database 0.
     const isPlain = path !== undefined || (!/[?#]/.test(plain) && /^rediss?:$/.test(protocol));
     if (db === undefined || hostname === "" || !isPlain) throw new Error();
     return {

@@ -29,7 +29,7 @@ interface ServerReport {
 }
 
 interface Finding {
-  /** `fail`: locks or answers are lost. `warn`: after the next failure. `unknown`: not checked. */
+  /** `fail`: now orders fail, or data is lost. `warn`: they may later. `unknown`: not checked. */
   readonly level: "ok" | "warn" | "fail" | "unknown";
   readonly check: string;
   readonly text: string;
@@ -198,11 +198,11 @@ function lookAtPersistence(info: Info, save: unknown, hasRecords: boolean, add: 
   const lost = isLost ? "every lock and record" : `the locks and records ${snapshot}`;
   const text = `${settings}: a restart loses ${lost}. An order that a customer repeats afterwards runs again`;
   const remedy =
-    "CONFIG SET appendonly yes; it writes every command of all users of this Redis to its disk. To keep it, CONFIG REWRITE, or without a configuration file --appendonly yes where the server is started";
+    "CONFIG SET appendonly yes; it keeps the writes of all users of this Redis on its disk. To keep it, CONFIG REWRITE, or without a configuration file --appendonly yes where the server is started";
   add(isLost && hasRecords ? "fail" : "warn", "persistence", text, remedy);
 }
 
-/** Whether any record of an answer is kept. The scan ends at the first one. */
+/** Whether a scan finds a record by its name; `false` also where it was refused or ran out of time. */
 async function holdsRecords(connection: CliTarget, budgetMs: number): Promise<boolean> {
   let found = false;
   const look = async (keys: readonly string[]) => {
@@ -237,7 +237,7 @@ async function lookAtCluster(node: ServerPort, ttlMs: number, add: Add): Promise
   if (Number.isNaN(timeoutMs)) {
     add("unknown", "node-timeout", "cluster-node-timeout: not permitted (+config|get)");
   } else if (timeoutMs > ttlMs) {
-    const text = `cluster-node-timeout ${duration(timeoutMs)} is longer than ttlMs, ${duration(ttlMs)}: every order that is under way on a failed master loses its lease`;
+    const text = `cluster-node-timeout ${duration(timeoutMs)} is longer than ttlMs, ${duration(ttlMs)}: orders that outlast their lease on a failed master lose it before the failover`;
     add("warn", "node-timeout", text, "CONFIG SET cluster-node-timeout 5000");
   }
 }
@@ -270,7 +270,8 @@ async function lookAtKeys(connection: CliTarget, args: Arguments, budgetMs: numb
     const listed = await findLocks(connection, lock, budgetMs).catch((error) => error as Error);
     const under = `under ${lock.keyPrefix}`;
     if (listed instanceof Error) {
-      return add("unknown", "keys", `the keys ${under} were not looked at: ${listed.message}`);
+      add("unknown", "keys", `the keys ${under} were not looked at: ${listed.message}`);
+      continue;
     }
     const all = listed.locks.map(({ found }) => found);
     const setBack = all.filter((found) => "clockSetBack" in found).length;
@@ -313,7 +314,9 @@ function doctorText(report: Report, paint: Paint): string[] {
   if (servers.length > 1) lines.push(paint("bold", "all together"));
   lines.push(...print(findings));
   if (lines.some((line) => line.includes("CONFIG SET"))) {
-    lines.push("CONFIG SET is for all users of the server. CONFIG REWRITE keeps it at a restart.");
+    lines.push(
+      "CONFIG SET is for all users of the server. CONFIG REWRITE keeps it in the configuration file, if there is one.",
+    );
   }
   return [...lines, `${plural(failures, "failure")}, ${plural(warnings, "warning")}`];
 }

@@ -40,10 +40,10 @@ export interface SubmitGuard {
    * Returns a handler for the route that runs yours under the lock. The lock is held until your
    * handler's promise has settled, a stream that it sent has ended, and the response is over.
    *
-   * **Write the handler `async`, and await all work it starts.** Without a promise, only the end of
-   * the response shows that a handler is done: if the client leaves before, its user is locked out
-   * for up to `maxHoldMs`. The process warning `SUBMIT_LOCK_UNSEEN_HANDLER` says once that it
-   * happened.
+   * **Write the handler `async`, and await all work it starts.** Without a promise, or with a web
+   * stream, only the end of the response shows that a handler is done: if the client leaves before,
+   * its user is locked out for up to `maxHoldMs`. Without a promise, the process warning
+   * `SUBMIT_LOCK_UNSEEN_HANDLER` says once that it happened.
    * @throws InvalidOptionError for anything but a handler of up to two parameters.
    */
   protect<Handler extends AnyHandler>(handler: Handler): Handler;

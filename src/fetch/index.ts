@@ -103,7 +103,7 @@ export function submitGuard<Req extends Request = Request>(
       try {
         await waitUntil?.(promise, request, ...rest);
       } catch (error) {
-        // Do not throw: the order is placed, and its answer must be sent.
+        // Do not throw: an order may be placed, and must be answered.
         const why = "waitUntil failed, so the platform may freeze before a lock is released";
         warnOnce("SUBMIT_LOCK_WAIT_UNTIL_FAILED", `${why}: ${textOfThrown(error)}`);
       }
@@ -272,7 +272,7 @@ function endOf(exchange: FetchExchange, { lease: { signal } }: RequestLease): Pr
 
 /** Makes a refusal. No `Content-Length`: outer middleware may copy the headers to another body. */
 function responseOf({ status, headers, body }: Problem): Response {
-  return new Response(body, { status, headers });
+  return new Response(body, { status, headers: { ...headers } });
 }
 
 function repeated({ status, headers, body }: StoredAnswer): Response {

@@ -208,7 +208,7 @@ function fail(
   throw error;
 }
 
-/** @throws InvalidOptionError for an option that has an effect only on the outermost guard. */
+/** @throws InvalidOptionError for an option that the outermost guard should have, and has not. */
 function checkInnerGuard({ cooldownMs, idempotency }: HoldOptions, outer: RequestLease): void {
   const isLost = idempotency !== undefined && outer.options.idempotency !== idempotency;
   if (!isLost && (cooldownMs === 0 || outer.options.cooldownMs === cooldownMs)) return;

@@ -49,7 +49,7 @@ export interface IdempotencyOptions<Source> {
   readonly replayHeaders?: readonly string[] | undefined;
   /**
    * The longest body that is kept, in bytes: 0 to 1 048 576. Of a longer answer, status and headers
-   * are kept: a retry gets them if the status is 3xx, else 409. @defaultValue 65 536
+   * are kept: a retry gets them if the status is 3xx, else `onReplay` or 409. @defaultValue 65 536
    */
   readonly maxBodyBytes?: number | undefined;
   /**

@@ -77,7 +77,7 @@ export async function identify<Source>(
   const { method } = exchange;
   // GET and HEAD have no submission: they take the plain lock, and no answer is kept.
   if (method === "GET" || method === "HEAD") return undefined;
-  // Without the function, do not await: most applications use only the header.
+  // Without the function, do not await: each turn costs time.
   if (options.submissionId !== undefined) {
     const derived = await options.submissionId(source);
     if (derived !== undefined && derived !== null && derived !== "") {

@@ -95,7 +95,7 @@ export class Completing extends UntilAnswered<CompleteRequest, CompleteReply, Co
     if (kind === "unrecordable") {
       this.lastFailure = { kind: "rejected", cause: ownError(notARecord), misconfigured: false };
     }
-    // On a Cluster, `late` is `recorded` if an earlier try has let the lock go.
+    // Rule 16: a copy that is sent in two steps finds no lock where an earlier one has released it.
     const outcome = kind === "late" && this.hasLetGo ? "recorded" : kind;
     this.end(outcome === "unrecordable" ? "unconfirmed" : outcome);
     // Rule 17: retire requests in flight only now, when the record is written or never will be.

@@ -74,7 +74,7 @@ export interface LockStats {
   readonly held: number;
   /** Releases, retires and completes not yet answered; without releases that Redis has denied. */
   readonly retiring: number;
-  /** Requests and calls of `once` that wait for the end of the same submission; at most 1 000. */
+  /** Requests and calls of `once` that wait for a run of their submission; at most 1 000 in all. */
   readonly waiting: number;
   /** The age of the oldest lease that is held, in milliseconds; 0 without one. */
   readonly oldestHeldMs: number;

@@ -94,7 +94,7 @@ export class LockRuntime {
   readonly lines: Map<string, Set<object>> = new Map();
   /** Callers that wait for the end of a submission. */
   readonly waiting: WaitGroup = new WaitGroup();
-  /** The look-ups for these callers, by key, submission and content. */
+  /** The look-ups for callers that wait for a submission, by key, submission and content. */
   readonly watches: Map<string, Watch> = new Map();
   /** Attempts under way, by key, submission and content: a repeat during an attempt shares it. */
   readonly attempts: Map<string, Promise<Parameters<OnEnd>>> = new Map();

@@ -19,7 +19,7 @@ export interface LockTimes {
   readonly maxHoldMs: number;
   /** How long one attempt may take, and how long after its send an acquire may be executed. */
   readonly acquireTimeoutMs: number;
-  /** How long one request may stay unanswered before its command is sent again. */
+  /** The least time without an answer after which a command is sent again. */
   readonly commandTimeoutMs: number;
 }
 
@@ -270,8 +270,8 @@ export interface LockStore {
   /** Writes one request of the release: deletes an owned key, or leaves a cooldown in it. */
   release(request: ReleaseRequest): void;
   /**
-   * Writes one request of the complete, in one atomic step: the record where there is none yet,
-   * then the release. A record is never overwritten or lengthened. Without this method a
+   * Writes one request of the complete: the record where there is none yet, then the release, in
+   * one atomic step if the store can. A record is never overwritten or lengthened. Without this method a
    * store keeps no answers: submissions and cooldowns are an `InvalidOptionError`.
    */
   complete?(request: CompleteRequest): void;

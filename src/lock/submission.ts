@@ -31,7 +31,7 @@ export interface SubmissionIdentity {
   readonly fingerprint: string | undefined;
 }
 
-/** Options of `acquire`. */
+/** Options of `acquire` and `lookUp`. */
 export interface AcquireOptions {
   readonly submission: Submission;
 }
@@ -45,7 +45,7 @@ export interface IdentifiedOptions {
 
 export interface ResolvedSubmission {
   readonly identity: SubmissionIdentity;
-  /** The hashes that the store gets: those of the identity or, under a seal, their HMACs. */
+  /** What the store gets: the hashes of the identity or, under a seal with an id key, their HMACs. */
   readonly hashes: SubmissionHashes;
   readonly retainMs: number;
 }

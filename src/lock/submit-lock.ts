@@ -246,7 +246,7 @@ export class SubmitLock {
 
   /**
    * Reads the user's key, for a support page or a shell. Settles within `acquireTimeoutMs`.
-   * @throws InvalidUserIdError, and InvalidOptionError for a store without `inspect`.
+   * @throws as {@link keyFor} does, and InvalidOptionError for a store without `inspect`.
    * @throws LockUnavailableError, LockMisconfiguredError or LockClosedError without an answer.
    */
   async inspect(userId: UserId): Promise<Inspection> {

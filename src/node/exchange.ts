@@ -98,8 +98,8 @@ export class NodeExchange extends Timer implements Exchange {
     res.on("prefinish", update);
     res.on("close", update);
     this.#setPollTimer();
-    // Most requests need the two listeners alone. Express replaces each response's prototype,
-    // which gives it a hidden class of its own, so replacing its `end` as well would be slow.
+    // A response that has its HTTP/1 connection alone needs these two. Replacing `end` as well is
+    // slow: Express gives each response a prototype, and so a hidden class, of its own.
     if (this.#connection === undefined) {
       // On HTTP/1 it shows the end, also where a serverless adapter emits it before `writableEnded`.
       res.on("finish", req.httpVersionMajor < 2 ? () => this.#end() : update);

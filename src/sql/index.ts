@@ -212,7 +212,7 @@ function checkCall(tx: SqlExecutor, submission: SqlSubmission | undefined): SqlS
   }
   const { id, fingerprint } = submission as SqlSubmission;
   for (const [name, text] of Object.entries({ id, fingerprint: fingerprint ?? id })) {
-    // Rule J7: refuse an application's own id, under which two users could share an order.
+    // Rule J7: refuse a text of another form: an id of the application's, which two users may share.
     if (is22(text)) continue;
     const came =
       typeof text === "string" ? `a string of ${text.length} characters` : describe(text);

@@ -126,7 +126,7 @@ export async function askNode(node: ServerPort, key: string): Promise<"yes" | "n
 /**
  * Rule 24: behind a proxy that shards by the first key, a call with the keys of two customers would
  * take the second lock where no other call finds it: two holders. So one call writes many keys, and
- * a call for each reads it back. @param key the beginning of the keys, which are gone at once.
+ * a call for each reads it back. @param key how the keys begin, which live for 5 s at most.
  */
 export async function askSharing(
   server: ServerPort,

@@ -44,8 +44,8 @@ end
 `;
 
 /**
- * Looks at a key for a person. Writes nothing. Only id and first 16 bytes of a foreign value are
- * seen.
+ * Looks at a key for a person. Writes nothing. Of a value that does not begin with a UUID, only
+ * an id and the first 16 bytes are seen.
  *
  * KEYS: for each entry the lock, and the traces of the orders that have outlived theirs.
  *
