@@ -35,7 +35,7 @@ function sortedJson(value: unknown): string | undefined {
 }
 
 /**
- * @param sorted how many more characters may be written with keys sorted; absent for unsorted keys.
+ * @param sorted how many characters it may write before it throws; absent for unsorted keys.
  * @returns `undefined` for a value that JSON lacks: left out of an object, `null` in an array.
  */
 function write(value: unknown, depth: number, sorted?: { left: number }): string | undefined {

@@ -193,7 +193,7 @@ export function codeOf(why: RefusalReason): ProblemCode {
   return why.sameSubmission ? "idempotency_in_flight" : "submit_contended";
 }
 
-/** The refusals with a `Retry-After`: the others do not end by themselves. */
+/** The refusals that may end by themselves: they have a `Retry-After`. */
 const temporary: readonly ProblemCode[] = [
   "submit_contended",
   "submit_unavailable",

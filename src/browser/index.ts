@@ -215,7 +215,7 @@ function flightOf(request: Request, key: string, id: string, name: string): Join
       });
     }
   };
-  // Other content under way with this id may place an order: then a refusal does not free the id.
+  // Other content under way with this id may place an order: then a refusal keeps the id in use.
   for (const [each] of flights) if (each.includes(id)) unused.delete(id);
   flights.set(key, join);
   const answer = ask();

@@ -155,7 +155,7 @@ export async function forget({ args, terminal, open }: Context): Promise<number>
   const risk =
     "The next retry of this order runs: if the order was placed, a second order and a second charge are possible. Look for both first.";
   if (isDry) {
-    const text = `Would forget the answer below. Nothing was changed. ${risk}`;
+    const text = `Would forget the answer above. Nothing was changed. ${risk}`;
     if (!args.has("json")) terminal.print(table([seen], false, terminal.paint));
     return end("forgotten", text, { answer: shown(seen, false), dryRun: true });
   }

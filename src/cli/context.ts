@@ -132,7 +132,7 @@ export function helpOf(name?: string): string[] {
     ...[`${program} <command> [options]`, "", ...about, ""],
     `Where Redis is: REDIS_URL or --url; see ${program} <command> --help.`,
     `The version: ${program} --version.`,
-    "Exit codes: 0 done, 1 doctor found a failure, free or forget another holder or run,",
+    "Exit codes: 0 done, 1 a failure, another holder or run, or no record was found,",
     "  2 usage or no client, 3 Redis silent for 2 s or unable to serve now, 4 not permitted.",
   ];
 }

@@ -208,12 +208,12 @@ function fail(
   throw error;
 }
 
-/** @throws InvalidOptionError for an option that the outermost guard should have, and has not. */
+/** @throws InvalidOptionError for a cooldown or `idempotency` that is the inner guard's own. */
 function checkInnerGuard({ cooldownMs, idempotency }: HoldOptions, outer: RequestLease): void {
   const isLost = idempotency !== undefined && outer.options.idempotency !== idempotency;
   if (!isLost && (cooldownMs === 0 || outer.options.cooldownMs === cooldownMs)) return;
   throw new InvalidOptionError(
-    `${isLost ? "idempotency" : "cooldownMs"}: expected this option on the outermost of the guards that a request passes, got it on an inner one. Set it on the outermost guard`,
+    `${isLost ? "idempotency" : "cooldownMs"}: expected this option on the outermost of the guards that a request passes, got it on an inner one. Set it on the outermost guard alone`,
   );
 }
 

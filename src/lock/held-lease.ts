@@ -95,7 +95,7 @@ export class HeldLease extends Timer {
   /** At the grant, a request of the acquire was still in flight: it may take the key once more. */
   readonly #mayBeRetaken: boolean;
   readonly #storeOffsetMs: number;
-  /** How far the lease's clock was ahead of the monotonic one when the key got the life it has. */
+  /** How far the lease's clock was ahead of the monotonic one at the send of the last extend. */
   #aheadMs = 0;
   #lost: LockLostError | undefined;
   #isReleased = false;

@@ -208,8 +208,8 @@ export async function check(
 
 /**
  * Sends the same request until one copy is answered or rejected, for up to `acquireTimeoutMs`. Two
- * copies may be executed: a second look, inspect or extend changes nothing, a second free finds the
- * tombstone or no key, a second forget no record.
+ * copies may be executed: a second look, inspect or extend changes nothing, a second free or forget
+ * finds what the first has left, or a newer lock or record.
  */
 async function ask<Reply extends { readonly kind: string }>(
   store: LockStore,

@@ -110,7 +110,7 @@ interface Waiter {
 /** Looks up one submission for all callers of this process that wait for it. */
 export class Watch {
   readonly waiters: Set<Waiter> = new Set();
-  /** The first caller's contended attempt, which callers beyond {@link mostWaiting} get at once. */
+  /** The first caller's contended attempt: callers beyond `mostWaiting.forOne` get it at once. */
   readonly attempt: SubmissionAttempt;
   readonly #look: (waitsFor: string | undefined) => Promise<Seen>;
   readonly #times: LockTimes;
@@ -161,7 +161,7 @@ export class Watch {
   /** @param run the owner id of the run for which the look has asked. */
   #saw(seen: Seen, run: string | undefined, lookedAt: number): void {
     if (seen.outcome === "in-flight") {
-      // Another holder: the waiter's run has ended and told nothing, so wait for the next run.
+      // If the holder is another run, the waiter's has told nothing: wait for the new one.
       for (const waiter of this.waiters) if (waiter.run === run) waiter.run = seen.holderId ?? run;
     } else if (seen.outcome !== "unknown") {
       // A caller that came later, or waits for a later run, learns nothing from this look.

@@ -165,8 +165,9 @@ export class LockRuntime {
   }
 
   /**
-   * Called for an answer during an outage. It may be the answer of one node alone, so the outage
-   * ends only if no attempt fails in the next 2 × `acquireTimeoutMs`, twice the time of an attempt.
+   * Called for an answer, or a new connection, during an outage. It may be of one node alone, so the
+   * outage ends only if no attempt and no extend fails in the next 2 × `acquireTimeoutMs`, twice the
+   * time of an attempt.
    */
   storeAnswers({ isCheck, keyPrefix }: Pick<CallerCommand, "isCheck" | "keyPrefix">): void {
     if (isCheck || this.awaySince === undefined || this.#back !== undefined) return;

@@ -279,9 +279,9 @@ export interface LockStore {
   inspect?(request: InspectRequest): void;
   /**
    * Writes one request of the free, in one atomic step. A lease with the id becomes a tombstone
-   * with its owner id and expiry (else `ttlMs`): its holder's next extend finds it, and it refuses
-   * each acquire. A cooldown, a foreign value or, with `now`, any value with the id is deleted. A
-   * tombstone is `freed` again. Without this, `free` of a lock is an `InvalidOptionError`.
+   * with its owner id and expiry (at most its `ttlMs`): its holder's next extend finds it, and it
+   * refuses each acquire. A cooldown, a value that begins with no UUID or, with `now`, any value with
+   * the id is deleted. A tombstone is `freed` again. Without this, `free` is an `InvalidOptionError`.
    */
   free?(request: FreeRequest): void;
   /** Deletes the record of a run, in one atomic step. Without it, `forget` of a lock throws. */

@@ -149,7 +149,7 @@ export class MemoryStore implements LockStore {
         this.#records.set(recordKey(command), { record, expiresAt: expiresAtMs });
       }
       if (isHeld) this.#free(request, entry, now);
-      // Rule 15: its own record counts first, then that the complete is late, then another's.
+      // Rule 15: its own record counts first, then that the record's time is over, then another's.
       if (prior && headOf(prior).ownerId === command.ownerId) return { kind: "recorded" };
       if (expiresAtMs <= now) return { kind: "expired" };
       if (prior !== undefined) return { kind: "duplicate" };

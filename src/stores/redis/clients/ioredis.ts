@@ -44,7 +44,7 @@ interface Pipeline {
   exec(): Promise<[error: Error | null, value?: unknown][] | null>;
 }
 
-/** Members that are not public in ioredis: the store uses each only if it exists. */
+/** Members that a client may lack: the store uses each only if it exists. */
 export interface IoredisInternals extends IoredisClient {
   readonly isCluster?: boolean;
   readonly stream?: Writable | null;

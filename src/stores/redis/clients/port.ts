@@ -40,7 +40,7 @@ export type ClientStatus =
   | "end";
 
 export interface PortWatcher {
-  /** The client is connected: a Cluster of node-redis to one more node, of ioredis as a whole. */
+  /** The client is ready; on a Cluster of node-redis, perhaps one more node is connected. */
   up?(): void;
   /**
    * A connection was lost; on a Cluster, one to any node. Called before any call in flight on it

@@ -9,7 +9,7 @@ import { isRecord } from "./values.ts";
  */
 export type RecordRequest = Omit<CompleteRequest, "cooldownUntilMs">;
 
-/** Rule 15: its own record counts first, then that the complete is late, then another's record. */
+/** Rule 15: its own record counts first, then that the record's time is over, then another's. */
 const keep = /* lua */ `
 ${isRecord}
 local function keep(record, owner_id, text, expires)
