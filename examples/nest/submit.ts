@@ -2,6 +2,7 @@
 // lifecycle. Import the module, put `@UseInterceptors(Once)` on a route whose guard has set
 // `request.user`, and call `app.enableShutdownHooks()`. In a test:
 // `.overrideProvider(SubmitLock).useValue(new SubmitLock({ store: new MemoryStore() }))`.
+import { setTimeout as sleep } from "node:timers/promises";
 import {
   type ArgumentsHost,
   BadRequestException,
@@ -29,7 +30,7 @@ import { fingerprintOf, parseIdempotencyKey, problemOf, RedisStore, SubmitLock }
  * One order for each `Idempotency-Key`: a repeat gets the controller's value and its `Location`, and
  * is a 409 where that was a stream, bytes or an answer by `@Res()`. What hides members of the value
  * stands behind it, as in `@UseInterceptors(Once, ClassSerializerInterceptor)`; a time-out in front
- * of it. Uploaded files are not compared.
+ * of it. A controller that changes the session awaits its `save`. Uploaded files are not compared.
  */
 @Injectable()
 export class Once implements NestInterceptor {
@@ -47,16 +48,10 @@ export class Once implements NestInterceptor {
       fingerprint: fingerprintOf([request.query, request.body ?? null]),
     };
     const { httpAdapter } = this.host;
-    // Of express-session or @fastify/session, if the application has one.
-    const inSession = async (method: "reload" | "save") => {
-      const { session } = request;
-      if (session?.[method]) await new Promise<void>((done) => session[method](() => done()));
-    };
     let unkept: unknown;
     const { value, replayed } = await this.lock.once(request.user, submission, async (lease) => {
       request.submitLease = lease; // yours: hand its signal on, and look at it before the insert
       const body = await lastValueFrom(next.handle(), { defaultValue: undefined });
-      await inSession("save"); // before a repeat is answered
       const location = httpAdapter.getHeader?.(response, "Location");
       if (body instanceof StreamableFile || body instanceof Uint8Array) unkept = body;
       const isKept = unkept === undefined && !(response.sent ?? response.headersSent);
@@ -65,7 +60,11 @@ export class Once implements NestInterceptor {
     if (replayed && !value.isKept) throw new ConflictException("Placed; its answer is not kept");
     if (replayed) httpAdapter.setHeader(response, "Idempotent-Replayed", "true");
     // A repeat that waited has read its session before the first order: do not save that one again.
-    if (replayed) await inSession("reload");
+    const { session } = request;
+    if (replayed && typeof session?.reload === "function") {
+      const reloaded = new Promise<void>((done) => session.reload(() => done()));
+      await Promise.race([reloaded, sleep(1_000, undefined, { ref: false })]).catch(() => {});
+    }
     if (value.location) httpAdapter.setHeader(response, "Location", value.location);
     return of(unkept ?? value.body);
   }

@@ -4,6 +4,7 @@ import { AnsweredTwiceError, InvalidOptionError } from "../errors.ts";
 import { admit } from "../http/admission.ts";
 import { type GuardOptions, resolveGuardOptions } from "../http/options.ts";
 import { checkPlace } from "../http/place.ts";
+import type { WantedAnswer } from "../http/port.ts";
 import type { RequestSubmission } from "../http/public.ts";
 import { type RequestLease, warnIfHeldToMaxHold } from "../http/request-lease.ts";
 import { headersToRepeat } from "../http/stored-answer.ts";
@@ -141,7 +142,7 @@ export function submitGuard<Req extends IncomingMessage = Request>(
       const { held, wanted } = admission;
       (req as Request).submitLease = held.lease;
       if (held.submission !== undefined) (req as Request).submission = held.submission;
-      held.begin(wanted && new ResponseCapture(res, wanted));
+      held.begin(wanted && new ExpressCapture(res, wanted));
       await run(handler, next, held, res);
     } catch (error) {
       fail(error, next);
@@ -169,6 +170,55 @@ export function submitGuard<Req extends IncomingMessage = Request>(
   }
 
   return Object.assign(submitGuardMiddleware, { protect: protect as SubmitGuard["protect"] });
+}
+
+/** Captures an answer, and sees whether its handler succeeds behind the answer of a time-out. */
+class ExpressCapture extends ResponseCapture {
+  readonly #res: ServerResponse;
+  #isLate = false;
+  /** What the handler has set behind the end of the response. */
+  #status: number | undefined;
+  #hasAnswered = false;
+  #hasFailed = false;
+
+  constructor(res: ServerResponse, wanted: WantedAnswer) {
+    super(res, wanted);
+    this.#res = res;
+  }
+
+  /** Notes what the handler sets, and that it answers, which Node will refuse. */
+  responseEnded(): void {
+    const res = this.#res as ServerResponse & Record<string, unknown>;
+    let { statusCode } = res;
+    if (this.#isLate || (statusCode < 500 && statusCode !== 408)) return;
+    this.#isLate = true;
+    Object.defineProperty(res, "statusCode", {
+      configurable: true,
+      get: () => statusCode,
+      set: (status: number) => {
+        statusCode = status;
+        this.#status = status;
+      },
+    });
+    for (const name of ["end", "json", "redirect", "send", "writeHead"]) {
+      const original = res[name];
+      if (typeof original !== "function") continue;
+      res[name] = (...args: unknown[]) => {
+        const status = name === "writeHead" ? Number(args[0]) : (this.#status ?? 200);
+        if (status < 400 && !this.#hasFailed) this.#hasAnswered = true;
+        return Reflect.apply(original, res, args);
+      };
+    }
+  }
+
+  override failed(): void {
+    this.#hasFailed = true;
+    super.failed();
+  }
+
+  get isDone(): boolean {
+    return this.#hasAnswered || (!this.#hasFailed && Number(this.#status) < 400);
+  }
 }
 
 function fail(error: unknown, next: Next): void {

@@ -234,10 +234,12 @@ function redirectOf(thrown: unknown): AnswerHead | undefined {
     // The error of Next.js: "NEXT_REDIRECT;replace;/orders/7;307;".
     const [, url, code] = /^NEXT_REDIRECT;\w*;(.*);(3\d\d);$/s.exec(digest) ?? [];
     if (url !== undefined) return { status: Number(code), headers: [["location", url]] };
-    if (!(status >= 300 && status < 400)) return undefined;
     // SvelteKit throws an object, React Router a `Response`.
-    if (typeof location === "string") return { status, headers: [["location", location]] };
-    return { status, headers: [...headers] };
+    const pairs = typeof location === "string" ? { location } : [...headers];
+    const all = new Headers(pairs);
+    return status >= 300 && status < 400 && all.has("location")
+      ? { status, headers: all }
+      : undefined;
   } catch {
     return undefined;
   }

@@ -18,7 +18,7 @@ export function mayHaveBody(status: number): boolean {
 
 const isBun = "bun" in process.versions;
 
-/** Makes a body of bytes. Bun calls a text that names no type `text/plain`, but not its bytes. */
+/** Makes a body of kept bytes. On Bun those of a text must be one again to be `text/plain`. */
 export function bodyOf(bytes: Uint8Array<ArrayBuffer>, headers: Headers): string | typeof bytes {
   const isText = isBun && !headers.has("content-type") && isUtf8(bytes);
   return isText ? new TextDecoder("utf-8", { ignoreBOM: true }).decode(bytes) : bytes;
@@ -56,7 +56,10 @@ export async function untilOver(
   if (!Number.isInteger(status)) throw new TypeError("expected a Response");
   // Reading `body` may throw: of a proxy, and of Hono's own `Response` with a status such as 204.
   const isProxied = isProxy(response);
-  const body = isProxied || !mayHaveBody(status) ? null : response.body;
+  // Bun knows the type of a text, or of bytes, that names none: only of the handler's own Response.
+  const isTyped = !isBun || response.headers.has("content-type");
+  const source = isProxied || isTyped || response.bodyUsed ? response : response.clone();
+  const body = isProxied || !mayHaveBody(status) ? null : source.body;
   if (body === null || response.bodyUsed) {
     if (body !== null) watcher.unanswered();
     else watcher.ended(isProxied ? undefined : new Uint8Array());
@@ -74,10 +77,8 @@ export async function untilOver(
     next = undefined;
     if (part.done) {
       const bytes = Buffer.concat(chunks);
-      const sent = new Response(
-        isChunked(response) ? new Blob([bytes]).stream() : bodyOf(bytes, response.headers),
-        headOf(response),
-      );
+      const whole = isChunked(response) ? new Blob([bytes]).stream() : bytes;
+      const sent = source === response ? new Response(whole, headOf(response)) : response;
       watcher.ended(bytes.length <= keptBytes ? bytes : undefined);
       return { sent };
     }
@@ -85,6 +86,7 @@ export async function untilOver(
     // Hono's server also sends texts: they are not kept.
     if (!isUint8Array(part.value)) break;
   }
+  if (source !== response) response.body?.cancel().catch(() => {});
   let kept: Uint8Array[] | undefined = [];
   let length = 0;
   let cancelled: Promise<void> | undefined;

@@ -29,7 +29,7 @@ export interface Capture {
   /** Returns the answer of the error handler, if the handler has failed. */
   othersAnswer?(): AnswerToStore | undefined;
   /** The handler has failed: an answer that is given from now on is not its own. */
-  failed(error?: unknown): void;
+  failed(): void;
   /**
    * The response has ended while work goes on: other code may have answered, such as a time-out.
    */

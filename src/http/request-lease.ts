@@ -67,7 +67,7 @@ export class RequestLease {
 
   /** Notes an error of the work. @returns the error for the error handler: see {@link errorOf}. */
   failed(thrown?: unknown): unknown {
-    this.#capture?.failed(thrown);
+    this.#capture?.failed();
     const error = this.errorOf(thrown);
     const isLost = isSubmitLockError(error) && error.code === "SUBMIT_LOCK_LOST";
     if (!isLost || this.#hasRefused) return error;

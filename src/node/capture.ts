@@ -55,19 +55,16 @@ export class ResponseCapture implements Capture {
   #chunks: (string | Buffer)[] | undefined = [];
   #length = 0;
   #hasEnded = false;
-  /** The handler has written a part after its client had left: it does not stop for that. */
-  #hasWrittenOn = false;
+  /** How many parts the handler has written since it can see that its client has left. */
+  #writtenOn = 0;
+  /** The arguments of `writeHead`. */
+  #givenHead: readonly unknown[] = [];
   /** A call has sent the head or a part of the body: the client may have it. */
   #isOnWire = false;
   /** Other code than the handler writes the response: its calls are ignored, unless `#isOthers`. */
   #isDiscarded = false;
   /** The handler failed before it sent anything: the error handler's answer is captured. */
   #isOthers = false;
-  /** The response has ended before the handler did: other code, such as a time-out, may have sent it. */
-  #isLate = false;
-  #lateStatus = 200;
-  #hasFailed = false;
-  isDone = false;
   /** True during an original method: `end` may call `write`, and both call `writeHead`. */
   #isPassingOn = false;
 
@@ -114,29 +111,7 @@ export class ResponseCapture implements Capture {
     if (sent === undefined) this.#watchHooks();
   }
 
-  /** Notes a status that the handler sets from now on. */
-  responseEnded(): void {
-    // The end may be the handler's own: nothing that is kept is in doubt.
-    if (this.#isLate || this.#res.statusCode < 400) return;
-    this.#isLate = true;
-    let { statusCode } = this.#res;
-    Object.defineProperty(this.#res, "statusCode", {
-      configurable: true,
-      get: () => statusCode,
-      set: (status: number) => {
-        statusCode = status;
-        if (this.#hasFailed) return;
-        this.#lateStatus = status;
-        this.isDone = status < 400;
-      },
-    });
-  }
-
-  failed(error?: unknown): void {
-    // Node throws this for an answer that comes behind another one.
-    const isRefused = Object(error).code === "ERR_HTTP_HEADERS_SENT";
-    if (!this.#hasFailed) this.isDone = this.#isLate && isRefused && this.#lateStatus < 400;
-    this.#hasFailed = true;
+  failed(): void {
     if (this.#head === undefined || !this.#isOnWire) {
       this.discard();
       this.#isOthers = true;
@@ -168,6 +143,7 @@ export class ResponseCapture implements Capture {
   #called(name: keyof Methods, original: Method, args: unknown[]): unknown {
     const res = this.#res;
     if (name === "writeHead") {
+      this.#givenHead = args;
       if (this.#head !== undefined && this.#unhooked !== undefined) {
         this.#head = withChanges(this.#head, this.#unhooked, this.#headOf(args));
       } else this.#readHead(args);
@@ -175,11 +151,11 @@ export class ResponseCapture implements Capture {
       if ("stream" in res && Number(args[0]) >= 200) this.#isOnWire = true;
     } else this.#sees(name, ...args);
     if (this.#isPassingOn || this.#isIgnoring) return Reflect.apply(original, res, args);
-    if (name === "write") this.#hasWrittenOn ||= hasLeft(res);
+    if (name === "write" && (res.destroyed || ("stream" in res && hasLeft(res)))) this.#writtenOn++;
     const isEnd = name === "end" && !this.#hasEnded;
     if (isEnd) {
       this.#hasEnded = true;
-      if (!this.#hasWrittenOn && hasLeft(res) && !this.#isWhole(args[0])) this.#chunks = undefined;
+      if (hasLeft(res) && !this.#isWhole(args[0])) this.#chunks = undefined;
     }
     this.#isPassingOn = true;
     try {
@@ -195,9 +171,8 @@ export class ResponseCapture implements Capture {
     }
   }
 
-  #headOf([status, second, third]: readonly unknown[]): Head {
-    const given = (typeof second === "string" ? third : (second ?? third)) as GivenHeaders;
-    return { status: Number(status), headers: this.headers(given) };
+  #headOf(args: readonly unknown[]): Head {
+    return { status: Number(args[0]), headers: this.headers(givenIn(args)) };
   }
 
   /** The stored headers that the response has now, without those of outer middleware. */
@@ -256,14 +231,26 @@ export class ResponseCapture implements Capture {
 
   /**
    * Whether an end to a client that has left is that of the whole answer, and not of a handler that
-   * stops writing when it sees that. All of the body comes with the end, or has the length that was
-   * declared; without a body, no type announces one.
+   * stops when it sees that. All of the body comes with the end, or has the length that was declared,
+   * or is written on and on. Without a body, only a redirect and a `Location` are whole.
    */
   #isWhole(last: unknown): boolean {
-    const declared = this.#res.getHeader("content-length");
+    const length = "content-length";
+    const { [length]: declared } = pickHeaders(
+      new Set([length]),
+      this.#res,
+      givenIn(this.#givenHead),
+    );
     if (declared !== undefined) return Number(declared) === this.#length;
-    if (typeof last === "string" || types.isUint8Array(last)) return this.#chunks?.length === 1;
-    return this.#length === 0 && this.#head?.headers["content-type"] === undefined;
+    if (typeof last === "string" || types.isUint8Array(last)) {
+      return this.#writtenOn > 0 || this.#chunks?.length === 1;
+    }
+    if (this.#length > 0 || this.#head === undefined) return this.#writtenOn > 1;
+    const { headers, status } = this.#head;
+    const isRedirect = status >= 300 && status < 400;
+    return (
+      headers["content-type"] === undefined && (isRedirect || headers["location"] !== undefined)
+    );
   }
 
   #forget(): void {
@@ -271,12 +258,18 @@ export class ResponseCapture implements Capture {
     this.#chunks = [];
     this.#length = 0;
     this.#hasEnded = false;
-    this.#hasWrittenOn = false;
+    this.#writtenOn = 0;
     this.#isOnWire = false;
   }
 }
 
+function givenIn([, second, third]: readonly unknown[]): GivenHeaders {
+  return (typeof second === "string" ? third : (second ?? third)) as GivenHeaders;
+}
+
 function hasLeft(res: ServerResponse): boolean {
+  // A response that a test has made may have no request.
+  if (res.req === undefined) return res.destroyed;
   const { httpVersionMajor, socket } = res.req;
   // A connection that was ended is closed later, but the handler may see its end already.
   return (httpVersionMajor < 2 && socket?.writable === false) || isDisconnected(res.req, res);

@@ -37,8 +37,12 @@ const ways: Way[] = [
 
 type Step = (res: ServerResponse) => void;
 
-const typed: Step = (res) => {
+const status201: Step = (res) => {
   res.statusCode = 201;
+};
+
+const typed: Step = (res) => {
+  status201(res);
   res.setHeader("content-type", "application/json");
 };
 
@@ -50,12 +54,21 @@ const written: Step = (res) => {
 /** What a handler does before and after it sees that its client has left. */
 const stopping: [string, begin: Step, end: Step][] = [
   ["before the first part", typed, (res) => res.end()],
+  ["before the first part, without a type", status201, (res) => res.end()],
   ["between two parts", written, (res) => res.end()],
+  [
+    "and looks behind each part",
+    written,
+    (res) => {
+      res.write(",2");
+      res.end();
+    },
+  ],
   ["between two parts, with the last bracket", written, (res) => res.end("]")],
   [
     "before the length that it has declared",
     (res) => {
-      res.statusCode = 201;
+      status201(res);
       res.setHeader("content-length", 5);
       res.write("[1");
     },
@@ -67,7 +80,7 @@ const whole: [string, begin: Step, end: Step, body: string][] = [
   [
     "without a body",
     (res) => {
-      res.statusCode = 201;
+      status201(res);
       res.setHeader("location", "/orders/7");
     },
     (res) => res.end(),
@@ -79,6 +92,15 @@ const whole: [string, begin: Step, end: Step, body: string][] = [
     (res) => {
       typed(res);
       res.setHeader("content-length", 5);
+      res.write("[1,2");
+    },
+    (res) => res.end("]"),
+    "[1,2]",
+  ],
+  [
+    "of the length that was declared with the head",
+    (res) => {
+      res.writeHead(201, { "content-type": "application/json", "content-length": 5 });
       res.write("[1,2");
     },
     (res) => res.end("]"),
@@ -170,6 +192,33 @@ describe.each(onAll)("$name", (framework: Framework) => {
         headers: { "submit-lock-code": "idempotency_answer_unavailable" },
       });
       expect(once.runs).toBe(1);
+    },
+  );
+
+  test.runIf(writesByHand(framework) && framework.http === 1)(
+    "a handler that looks before each part has written one while it could not see that its client left",
+    async () => {
+      const over = gate();
+      const once = await openOnce({
+        framework,
+        handler: async (turn) => {
+          const res = turn.byHand();
+          written(res);
+          // The connection is gone some turns before `res.destroyed` tells.
+          while (!turn.req.socket.destroyed && turn.req.socket.writable) {
+            await new Promise((next) => setImmediate(next));
+          }
+          if (!res.destroyed) res.write(",2");
+          while (!res.destroyed) await new Promise((next) => setImmediate(next));
+          res.end();
+          over.open();
+        },
+      });
+      const call = await once.start({ key: orderKey });
+      call.abort();
+      await over.opened;
+      await once.whenKept(1);
+      expect((await once.submit({ key: orderKey })).status).toBe(409);
     },
   );
 

@@ -203,6 +203,8 @@ describe.each(expresses.filter(({ seesWork }) => seesWork))("$name", (framework:
     ["answers 201", (turn) => turn.answer(201, { order: 7 })],
     ["answers 200 without naming it", (turn) => express(turn).json({ order: 7 })],
     ["redirects", (turn) => express(turn).redirect("/orders/7")],
+    ["answers 201 by hand", (turn) => express(turn).writeHead(201).end("placed")],
+    ["ends by hand", (turn) => express(turn).end("placed")],
     ["sets 201, and sees that another answer was sent", (turn) => express(turn).status(201)],
   ])("P9: a time-out answers 503 for a handler that then %s", async (_how, end) => {
     const { once, goOn } = await openLate(end);
@@ -222,6 +224,12 @@ describe.each(expresses.filter(({ seesWork }) => seesWork))("$name", (framework:
         express(turn).status(201);
         throw new Error("no stock");
       },
+    ],
+    ["sets a header before it has placed anything", (turn) => express(turn).set("x-cart", "7")],
+    ["answers 422 by hand", (turn) => express(turn).writeHead(422).end()],
+    [
+      "sets a header and answers 422",
+      (turn) => express(turn).set("x-stock", "0").status(422).json({ stock: 0 }),
     ],
     ["returns nothing", () => undefined],
   ])("a time-out answers 503 for a handler that then %s: a retry runs", async (_how, end) => {

@@ -114,7 +114,7 @@ export const flaws: readonly Flaw[] = [
     family: "fetch",
     name: "a proxied Response is framed twice",
     in: "untilOver",
-    find: "isChunked(response) ? new Blob([bytes]).stream() : bodyOf(bytes, response.headers)",
+    find: "isChunked(response) ? new Blob([bytes]).stream() : bytes",
     replace: "bytes",
   },
   {

@@ -555,6 +555,8 @@ describe("runtimes", () => {
           expect(answer.headers.get("content-type")).toMatch(/^text\/plain/);
           expect([answer.status, await answer.text()]).toEqual([201, "placed"]);
         }
+        const bytes = await shop.order(freshUser(), { path: "/others/untyped-bytes" });
+        expect(bytes.headers.get("content-type") ?? "").not.toMatch(/text/);
       }),
     );
 

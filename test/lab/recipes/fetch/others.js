@@ -36,6 +36,7 @@ const proxied = () => fetch(`http://127.0.0.1:${process.env.PORT}/backend`, { me
 const others = {
   proxied,
   untyped: () => new Response("placed", { status: 201 }),
+  "untyped-bytes": () => new Response(new TextEncoder().encode("placed"), { status: 201 }),
   library: () => new LibraryResponse("placed", init),
   cloned: () => placed().clone(),
   cached: () => kept.clone(),

@@ -94,8 +94,10 @@ class Orders {
 // As `@Res()` in front of the parameter.
 Res()(Orders.prototype, "byHand", 0);
 
+type Waits = (done: () => void) => void;
+
 interface InSession {
-  readonly session: { cart?: string[]; reload(done: () => void): void };
+  readonly session: { cart?: string[]; reload: Waits; save: Waits };
 }
 
 @Controller("session")
@@ -121,6 +123,7 @@ class Carts {
     await pay();
     const ordered = request.session.cart;
     request.session.cart = [];
+    await new Promise<void>((done) => request.session.save(done));
     return { ordered };
   }
 }
