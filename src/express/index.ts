@@ -176,7 +176,7 @@ export function submitGuard<Req extends IncomingMessage = Request>(
 class ExpressCapture extends ResponseCapture {
   readonly #res: ServerResponse;
   #isLate = false;
-  /** What the handler has set behind the end of the response. */
+  /** The status that the handler has set behind the end of the response. */
   #status: number | undefined;
   #hasAnswered = false;
   #hasFailed = false;

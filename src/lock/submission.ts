@@ -45,7 +45,7 @@ export interface IdentifiedOptions {
 
 export interface ResolvedSubmission {
   readonly identity: SubmissionIdentity;
-  /** What the store gets: the hashes of the identity or, under a seal with an id key, their HMACs. */
+  /** The store gets these: the hashes of the identity or, under a seal with an id key, their HMACs. */
   readonly hashes: SubmissionHashes;
   readonly retainMs: number;
 }
