@@ -7,7 +7,7 @@ export const unused: Set<string> = new Set();
  * The form of each id. The references are weak, because a router drops forms of a page that stays.
  */
 export const owners: Map<string, WeakRef<object>> = new Map();
-/** The protection of each form. */
+/** Each form's protection: a call takes it off, and returns whether the form was sent. */
 export const protections: WeakMap<object, { (): unknown; renew(): void }> = new WeakMap();
 
 function stored(method: keyof Storage, name: string, ...words: string[]) {

@@ -241,7 +241,7 @@ function recordsOf(connection: CliTarget, lock: CliLock, user: string): Records 
       seen = await lock.lookUp(user, { id });
     }
     if (seen.outcome === "unknown") {
-      // Ask Redis itself for its error: the lock was not told why. The value is of no interest.
+      // Ask Redis itself for its error: `lookUp` does not tell it. The value is of no interest.
       const args = { keys: [start + id], args: [] };
       const asked = client.eval("return redis.call('GET', KEYS[1])", args);
       await answerOf(address, asked).catch((error: Error) => {

@@ -39,7 +39,7 @@ export async function show({ args, terminal, open }: Context): Promise<undefined
   }
 }
 
-/** Returns a `free` command with its condition, and then a way that is safe in any case. */
+/** Where `free` may help: the command with its condition, and then a way that is safe. */
 function adviceOn(found: Found, args: Arguments): string[] {
   const left = duration(found.expiresInMs);
   const free = (why: string, now = "") =>
@@ -81,7 +81,7 @@ function outlivedTexts(orders: readonly OutlivedOrder[]): string[] {
   );
   return [
     ...texts,
-    "Look for the order and the payment. Safe: end each such process, with all other orders in it (kill -9, and see that it is gone). For a process that has died, its line above stays for up to an hour.",
+    "Look for the order and the payment. Safe: end each such process, with all other orders in it (kill -9, and see that it is gone). The line of a process that has died stays for up to an hour.",
   ];
 }
 

@@ -237,7 +237,7 @@ export class HeldLease extends Timer {
     this.onLost?.();
     // Leave the trace now if at the end of the lease's time the connection may be closed.
     if (reason === "closed") this.#outlives(reason);
-    // By the monotonic clock: a wall clock that was set forward does not end the key's life.
+    // Due at the lease's end, by the monotonic clock: a wall clock set forward ends no key.
     else this.runtime.watchdogs.set(this, this.validity.endsAt - this.#aheadMs);
     // Abort last: listeners of the signal may call `release` or `complete`.
     this.#signalContext?.runInAsyncScope(() => this.#aborter?.abort(lost));

@@ -51,7 +51,7 @@ export interface HeldInspection {
   readonly clockSetBack?: true;
 }
 
-/** A person has freed the lock: its holder is notified, or its lease ends, before the key ends. */
+/** A person has freed the lock. Before the key ends, its holder is notified or its lease ends. */
 export interface FreedInspection {
   readonly state: "freed";
   readonly id: string;

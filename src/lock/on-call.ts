@@ -72,7 +72,7 @@ export interface LockStats {
   readonly attempting: number;
   /** Leases that are not lost, and for which neither `release` nor `complete` was called. */
   readonly held: number;
-  /** Releases, retires and completes not yet answered; without releases that Redis has denied. */
+  /** Releases, retires and completes not yet answered; without releases that are misconfigured. */
   readonly retiring: number;
   /** Requests and calls of `once` that wait for a run of their submission; at most 1 000 in all. */
   readonly waiting: number;
@@ -84,7 +84,7 @@ export interface LockStats {
 export interface CheckOptions {
   /**
    * Whether a record is written as well.
-   * @defaultValue whether a guard's option or a submission has asked this lock for records
+   * @defaultValue true after a guard with `idempotency` or `cooldownMs`, or any submission
    */
   readonly submissions?: boolean | undefined;
 }

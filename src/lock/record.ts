@@ -130,7 +130,7 @@ export interface ReadRecord {
   /** When the answer was recorded, by the store's clock in ms; 0 where nothing can be read. */
   readonly createdMs: number;
   readonly answer: StoredAnswer;
-  /** The submission's id. Only a sealed record contains it, because the store has only its HMAC. */
+  /** The submission's id. Only a sealed record contains it: the key of one has only its HMAC. */
   readonly id?: string | undefined;
 }
 

@@ -103,7 +103,7 @@ export abstract class UntilAnswered<
   /** Stops the sending: called once `giveUpAfterMs` is over, or earlier by the subclass itself. */
   protected abstract end(): void;
 
-  /** Called when the store first says that it does not permit the command. */
+  /** Called when the store first rejects the command as misconfigured, such as not permitted. */
   protected denied(): void {}
 
   send(now: number): void {
@@ -251,7 +251,7 @@ export class Releasing extends UntilAnswered<Request, OwnedReply, ReleaseOutcome
 
   protected override executed(reply: Exclude<OwnedReply, NoAnswer>, request: Request): void {
     const { kind } = reply;
-    // After `freed` (rule 19) no try has deleted the key: the tombstone has this owner id.
+    // `freed` (rule 19): the key holds our tombstone, so no earlier try has deleted it.
     const isOurDoing = kind !== "freed" && this.hasLetGo;
     this.report(kind === "done" || isOurDoing ? "released" : kind);
     // Rule 19: requests after the first answer only retire, and a retire sets no cooldown.
@@ -260,7 +260,7 @@ export class Releasing extends UntilAnswered<Request, OwnedReply, ReleaseOutcome
     if (reply.storeTimeMs > request.inFlightUntilMs) this.end("final");
   }
 
-  /** Redis does not permit the release: report that at once, and do not let `close` wait for it. */
+  /** Reports at once that the store does not accept the release, and lets `close` not wait for it. */
   protected override denied(): void {
     this.report("unconfirmed");
     this.runtime.releases.done();

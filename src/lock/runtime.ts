@@ -85,7 +85,7 @@ export class LockRuntime {
   readonly watchdogs: TimerWheel<HeldLease>;
   /** Attempts under way, and leases not lost, with neither `release` nor `complete` called. */
   readonly active: WaitGroup = new WaitGroup();
-  /** Releases and retires under way, except those to which Redis has denied permission. */
+  /** Releases and retires under way, except those that were rejected as misconfigured. */
   readonly releases: WaitGroup = new WaitGroup();
   readonly completes: WaitGroup = new WaitGroup();
   /** Traces under way of orders that have outlived their locks. */

@@ -19,7 +19,7 @@ const suspicious: ReadonlySet<string> = new Set(["undefined", "null", "NaN", "[o
 /**
  * The key that locks a user: the prefix and the encoded user id. Two different ids, and two
  * different prefixes of locks, never share a key, and no id can smuggle a brace, a colon or a line
- * end into it. A shop's `keyOf` replaces both.
+ * end into it. A shop's `keyOf` returns the whole key, with the prefix in front.
  */
 export function submitKey(
   keyPrefix: string,

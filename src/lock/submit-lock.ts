@@ -51,7 +51,7 @@ export function isSubmitLock(value: unknown): value is SubmitLock {
 
 /** One lock for each user: one holder at a time; every other attempt is contended at once. */
 export class SubmitLock {
-  /** The beginning of every key, before the user id. */
+  /** How the key of each lock begins, before the user id. */
   readonly keyPrefix: string;
   readonly #keyOf: ((userId: string) => string) | undefined;
   readonly #holder: string;

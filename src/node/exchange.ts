@@ -111,7 +111,7 @@ export class NodeExchange extends Timer implements Exchange {
         if (mayDefer) watch.#endCalled = true;
         // The original is called first: if it throws, the response has not ended.
         const result = Reflect.apply(end, this, args);
-        // On a closed HTTP/2 stream only this call shows that the handler has ended the response.
+        // On a closed HTTP/2 stream `writableEnded` stays false: only this call shows the end.
         if (!mayDefer || res.writableEnded) watch.#end();
         else watch.willEnd();
         return result;

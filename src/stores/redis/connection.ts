@@ -54,8 +54,8 @@ class DatabaseProof {
   #asked: { readonly connection: unknown } | undefined;
 
   /**
-   * @param follow reports the result of a call; without an answer, the connection counts as silent
-   * (rule 9).
+   * @param follow awaits an answer, and tells its result: as long as it is missing, the connection
+   * counts as silent (rule 9).
    */
   constructor(client: ClientPort, follow: Follow) {
     this.#client = client;
