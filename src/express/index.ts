@@ -4,7 +4,6 @@ import { AnsweredTwiceError, InvalidOptionError } from "../errors.ts";
 import { admit } from "../http/admission.ts";
 import { type GuardOptions, resolveGuardOptions } from "../http/options.ts";
 import { checkPlace } from "../http/place.ts";
-import type { WantedAnswer } from "../http/port.ts";
 import type { RequestSubmission } from "../http/public.ts";
 import { type RequestLease, warnIfHeldToMaxHold } from "../http/request-lease.ts";
 import { headersToRepeat } from "../http/stored-answer.ts";
@@ -174,21 +173,15 @@ export function submitGuard<Req extends IncomingMessage = Request>(
 
 /** Captures an answer, and sees whether its handler succeeds behind the answer of a time-out. */
 class ExpressCapture extends ResponseCapture {
-  readonly #res: ServerResponse;
   #isLate = false;
   /** The status that the handler has set behind the end of the response. */
   #status: number | undefined;
   #hasAnswered = false;
   #hasFailed = false;
 
-  constructor(res: ServerResponse, wanted: WantedAnswer) {
-    super(res, wanted);
-    this.#res = res;
-  }
-
   /** Notes what the handler sets, and that it answers, which Node will refuse. */
   responseEnded(): void {
-    const res = this.#res as ServerResponse & Record<string, unknown>;
+    const res = this.res as ServerResponse & Record<string, unknown>;
     let { statusCode } = res;
     if (this.#isLate || (statusCode < 500 && statusCode !== 408)) return;
     this.#isLate = true;

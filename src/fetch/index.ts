@@ -274,7 +274,7 @@ function endOf(exchange: FetchExchange, { lease: { signal } }: RequestLease): Pr
 
 /** Makes a refusal. No `Content-Length`: outer middleware may copy the headers to another body. */
 function responseOf({ status, headers, body }: Problem): Response {
-  return new Response(body, { status, headers: { ...headers } });
+  return new Response(body, { status, headers });
 }
 
 function repeated({ status, headers, body }: StoredAnswer): Response {

@@ -43,7 +43,7 @@ export interface Head {
  * made between the call of `writeHead` and that of the captured method.
  */
 export class ResponseCapture implements Capture {
-  readonly #res: ServerResponse;
+  protected readonly res: ServerResponse;
   readonly #wanted: WantedAnswer;
   /** The headers that the response had before the handler began. */
   readonly #outer: Picked;
@@ -69,7 +69,7 @@ export class ResponseCapture implements Capture {
   #isPassingOn = false;
 
   constructor(res: ServerResponse, wanted: WantedAnswer) {
-    this.#res = res;
+    this.res = res;
     this.#wanted = wanted;
     this.#outer = pickHeaders(wanted.storedHeaders, res);
     const methods = res as unknown as Methods;
@@ -130,7 +130,7 @@ export class ResponseCapture implements Capture {
 
   #captured(): AnswerToStore | undefined {
     // A handler can send the head past the captured methods, by the stream of HTTP/2.
-    if (this.#res.headersSent) this.#readHead([this.#res.statusCode]);
+    if (this.res.headersSent) this.#readHead([this.res.statusCode]);
     if (this.#head === undefined) return undefined;
     // Node sends no body with a 204: the answer is complete with its head.
     if (this.#head.status === 204) return { ...this.#head, body: "" };
@@ -141,7 +141,7 @@ export class ResponseCapture implements Capture {
   }
 
   #called(name: keyof Methods, original: Method, args: unknown[]): unknown {
-    const res = this.#res;
+    const res = this.res;
     if (name === "writeHead") {
       this.#givenHead = args;
       if (this.#head !== undefined && this.#unhooked !== undefined) {
@@ -151,6 +151,7 @@ export class ResponseCapture implements Capture {
       if ("stream" in res && Number(args[0]) >= 200) this.#isOnWire = true;
     } else this.#sees(name, ...args);
     if (this.#isPassingOn || this.#isIgnoring) return Reflect.apply(original, res, args);
+    // On HTTP/1 the connection is gone some turns before the handler can see it.
     if (name === "write" && (res.destroyed || ("stream" in res && hasLeft(res)))) this.#writtenOn++;
     const isEnd = name === "end" && !this.#hasEnded;
     if (isEnd) {
@@ -177,7 +178,7 @@ export class ResponseCapture implements Capture {
 
   /** The stored headers that the response has now, without those of outer middleware. */
   headers(given?: GivenHeaders): Picked {
-    return withoutOuter(pickHeaders(this.#wanted.storedHeaders, this.#res, given), this.#outer);
+    return withoutOuter(pickHeaders(this.#wanted.storedHeaders, this.res, given), this.#outer);
   }
 
   /** Keeps the head at the first call that sends any of the answer, before it is sent. */
@@ -188,7 +189,7 @@ export class ResponseCapture implements Capture {
   }
 
   #watchHooks(): void {
-    const res = this.#res;
+    const res = this.res;
     const { writeHead } = res;
     if (writeHead === this.#writeHead) return;
     let hasRun = false;
@@ -206,7 +207,7 @@ export class ResponseCapture implements Capture {
   #sees(name: keyof Methods, chunk?: unknown, encoding?: unknown): void {
     if (this.#isIgnoring) return;
     if (this.#head === undefined) {
-      this.#readHead([this.#res.statusCode]);
+      this.#readHead([this.res.statusCode]);
       this.#watchHooks();
     }
     this.#isOnWire = true;
@@ -214,7 +215,7 @@ export class ResponseCapture implements Capture {
     if (this.#hasEnded) {
       // A `write` after `end`, which outer middleware holds back: it may send this chunk or not, so
       // the body is not known. On HTTP/2, the call may be one of Node's own `end`.
-      if (name === "write" && !this.#res.writableEnded && !("stream" in this.#res)) {
+      if (name === "write" && !this.res.writableEnded && !("stream" in this.res)) {
         this.#chunks = undefined;
       }
       return;
@@ -238,7 +239,7 @@ export class ResponseCapture implements Capture {
     const length = "content-length";
     const { [length]: declared } = pickHeaders(
       new Set([length]),
-      this.#res,
+      this.res,
       givenIn(this.#givenHead),
     );
     if (declared !== undefined) return Number(declared) === this.#length;

@@ -373,7 +373,7 @@ test("what a schema or preSerialization hides is nowhere in Redis", async () => 
     expect([first.body, second.body]).toEqual(['{"id":7}', '{"id":7}']);
     expect(second.headers["idempotent-replayed"]).toBe("true");
     expect((await records()).join()).toMatch(/\}\{"id":7\}$/);
-    expect((await records()).join()).not.toMatch(/passwordHash|argon2id|"card"|0000 0000/);
+    expect((await records()).join()).not.toMatch(/passwordHash|argon|card|4000 0000/);
   }
 });
 

@@ -51,6 +51,15 @@ const written: Step = (res) => {
   res.write("[1");
 };
 
+/** Declares five characters, and writes these. */
+const declared =
+  (part: string): Step =>
+  (res) => {
+    typed(res);
+    res.setHeader("content-length", 5);
+    res.write(part);
+  };
+
 /** What a handler does before and after it sees that its client has left. */
 const stopping: [string, begin: Step, end: Step][] = [
   ["before the first part", typed, (res) => res.end()],
@@ -65,15 +74,7 @@ const stopping: [string, begin: Step, end: Step][] = [
     },
   ],
   ["between two parts, with the last bracket", written, (res) => res.end("]")],
-  [
-    "before the length that it has declared",
-    (res) => {
-      status201(res);
-      res.setHeader("content-length", 5);
-      res.write("[1");
-    },
-    (res) => res.end("]"),
-  ],
+  ["before the length that it has declared", declared("[1"), (res) => res.end("]")],
 ];
 
 const whole: [string, begin: Step, end: Step, body: string][] = [
@@ -87,16 +88,7 @@ const whole: [string, begin: Step, end: Step, body: string][] = [
     "",
   ],
   ["with its end", typed, (res) => res.end("[1,2]"), "[1,2]"],
-  [
-    "of the length that was declared",
-    (res) => {
-      typed(res);
-      res.setHeader("content-length", 5);
-      res.write("[1,2");
-    },
-    (res) => res.end("]"),
-    "[1,2]",
-  ],
+  ["of the length that was declared", declared("[1,2"), (res) => res.end("]"), "[1,2]"],
   [
     "of the length that was declared with the head",
     (res) => {

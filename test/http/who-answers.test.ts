@@ -19,6 +19,12 @@ async function isUnavailable(once: OnceShop): Promise<void> {
   expect(once.runs).toBe(1);
 }
 
+/** A time-out answers the first click, and only then the handler goes on. */
+async function answers503(once: OnceShop, goOn: { open(): void }): Promise<void> {
+  expect((await once.submit({ key })).status).toBe(503);
+  goOn.open();
+}
+
 /** Answers for a handler that takes too long, in the ways in which applications do. */
 const timeOuts: [how: string, koa: (late: () => Promise<void>) => Middleware][] = [
   [
@@ -114,8 +120,7 @@ describe.each(fastifies)("$name", (framework: Framework) => {
     ["sends", ({ reply }) => void reply?.code(201).send({ order: 7 })],
   ])("P9: a clock answers 503 for a handler that then %s", async (_how, end) => {
     const { once, goOn } = await open(end);
-    expect((await once.submit({ key })).status).toBe(503);
-    goOn.open();
+    await answers503(once, goOn);
     await once.whenKept(1);
     await isUnavailable(once);
   });
@@ -126,8 +131,7 @@ describe.each(fastifies)("$name", (framework: Framework) => {
     ["returns nothing", () => undefined],
   ])("a clock answers 503 for a handler that then %s: a retry runs", async (_how, end) => {
     const { once, goOn } = await open(end);
-    expect((await once.submit({ key })).status).toBe(503);
-    goOn.open();
+    await answers503(once, goOn);
     await once.whenKept(0);
     expect((await once.submit({ key })).status).toBe(200);
   });
@@ -208,8 +212,7 @@ describe.each(expresses.filter(({ seesWork }) => seesWork))("$name", (framework:
     ["sets 201, and sees that another answer was sent", (turn) => express(turn).status(201)],
   ])("P9: a time-out answers 503 for a handler that then %s", async (_how, end) => {
     const { once, goOn } = await openLate(end);
-    expect((await once.submit({ key })).status).toBe(503);
-    goOn.open();
+    await answers503(once, goOn);
     await once.whenKept(1);
     await isUnavailable(once);
   });
@@ -234,8 +237,7 @@ describe.each(expresses.filter(({ seesWork }) => seesWork))("$name", (framework:
     ["returns nothing", () => undefined],
   ])("a time-out answers 503 for a handler that then %s: a retry runs", async (_how, end) => {
     const { once, goOn } = await openLate(end);
-    expect((await once.submit({ key })).status).toBe(503);
-    goOn.open();
+    await answers503(once, goOn);
     await once.whenKept(0);
     expect((await once.submit({ key })).status).toBe(201);
   });
@@ -259,8 +261,7 @@ describe.each(expresses.filter(({ seesWork }) => seesWork))("$name", (framework:
         turn.answer(201, { order: 7 });
       },
     });
-    expect((await once.submit({ key })).status).toBe(503);
-    goOn.open();
+    await answers503(once, goOn);
     await once.whenKept(1);
     await isUnavailable(once);
   });

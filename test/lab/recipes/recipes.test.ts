@@ -219,6 +219,7 @@ describe.each(nests)("$name", ({ fastify, platform, version }) => {
 
   describe("with once in an interceptor", () => {
     const path = "/returns";
+    const invoice = "an invoice";
 
     test("runs the controller for one of three clicks, and repeats its value", async () => {
       await withShop(command, async (shop, bank) => {
@@ -241,15 +242,14 @@ describe.each(nests)("$name", ({ fastify, platform, version }) => {
     test.each([
       ["a stream", "/labels", "a label"],
       // Nest makes JSON of bytes on Express.
-      ["bytes", "/bytes", /an invoice|"type":"Buffer"/],
+      ["bytes", "/bytes", platform === "fastify" ? invoice : JSON.stringify(Buffer.from(invoice))],
       ["an answer by hand", "/by-hand", '{"placed":"by hand"}'],
     ])("sends %s, which a repeat cannot be given", async (_what, unkept, text) => {
       await withShop(command, async (shop, bank) => {
         const user = freshUser();
         const click = () => shop.order(user, { path: unkept, key: "one" });
         const [first, second] = [await click(), await click()];
-        expect([first.status, second.status]).toEqual([201, 409]);
-        expect(await first.text()).toMatch(text);
+        expect([first.status, await first.text(), second.status]).toEqual([201, text, 409]);
         expect(bank.charges).toBe(1);
       });
     });

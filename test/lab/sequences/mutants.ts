@@ -75,8 +75,8 @@ export async function runBroken(words: readonly string[]): Promise<Outcome> {
   const chosen = pageFlaws.filter(({ name, strategy }) =>
     words.every((word) => `browser-sequences ${strategy} ${name}`.includes(word)),
   );
+  if (chosen.length === 0) return { tried: 0, survivors: 0 };
   let survivors = 0;
-  if (chosen.length === 0) return { tried: 0, survivors };
   const redis = await startServer(serverBinary());
   try {
     for (const flaw of chosen) {

@@ -22,8 +22,8 @@ export async function runBroken(words: readonly string[]): Promise<Outcome> {
   const chosen = sqlMutations.filter(({ rule, name }) =>
     words.every((word) => `sql ${rule} ${name}`.includes(word)),
   );
+  if (chosen.length === 0) return { tried: 0, survivors: 0 };
   let survivors = 0;
-  if (chosen.length === 0) return { tried: 0, survivors };
   const copy = mkdtempSync(join(tmpdir(), "submit-lock-mutants-"));
   try {
     for (const each of ["src", "test", "package.json", "tsconfig.json", "vitest.config.ts"]) {

@@ -156,9 +156,9 @@ async function perform(turn: Turn, program: WhoProgram): Promise<unknown> {
 function retryOf(program: WhoProgram): "runs" | "never" | "any" {
   const { ends, family, framework, placed, who } = program;
   // Under Express' plain guard, the response's end is the end of the lease.
-  const isSeen = who === "a time-out" && framework.includes("protect");
-  const mayRun = !isSeen && !seen[family].includes(who);
-  if (placed || (ends === "places" && !mayRun)) return "never";
+  const isProtected = who === "a time-out" && framework.includes("protect");
+  const isSeen = isProtected || seen[family].includes(who);
+  if (placed || (ends === "places" && isSeen)) return "never";
   // A view that answers 5xx in place of a refusal, or of an order that the guard cannot see.
   return who === "a callback" ? "any" : "runs";
 }
