@@ -18,7 +18,7 @@ const tooLong = Symbol("longer than the sorted form");
  * and for a number that is not finite, both of which the client has sent.
  */
 export function canonicalJson(value: unknown): string {
-  const text = sortedJson(value) ?? (hasBytes(value, 0) ? write(value, 0) : JSON.stringify(value));
+  const text = sortedJson(value) ?? (hasBytes(value, 0) ? print(value, 0) : JSON.stringify(value));
   if (text !== undefined) return text;
   throw new NoFingerprintError(
     `the fingerprint: expected JSON, a string or bytes, got ${typeof value === "object" ? "an object whose toJSON returns nothing" : typeof value}`,
@@ -27,7 +27,7 @@ export function canonicalJson(value: unknown): string {
 
 function sortedJson(value: unknown): string | undefined {
   try {
-    return write(value, 0, { left: maxSorted });
+    return print(value, 0, { left: maxSorted });
   } catch (error) {
     if (error !== tooLong) throw error;
     return undefined;
@@ -38,7 +38,7 @@ function sortedJson(value: unknown): string | undefined {
  * @param sorted how many characters it may write before it throws; absent for unsorted keys.
  * @returns `undefined` for a value that JSON lacks: left out of an object, `null` in an array.
  */
-function write(value: unknown, depth: number, sorted?: { left: number }): string | undefined {
+function print(value: unknown, depth: number, sorted?: { left: number }): string | undefined {
   if (typeof value === "string") {
     take(sorted, value.length);
     return quote(value);
@@ -54,7 +54,7 @@ function write(value: unknown, depth: number, sorted?: { left: number }): string
   let members = "";
   if (Array.isArray(shown)) {
     // `map` would skip the holes of an array: a hole is `null`, too.
-    for (const each of shown) members += `,${write(each, depth + 1, sorted) ?? "null"}`;
+    for (const each of shown) members += `,${print(each, depth + 1, sorted) ?? "null"}`;
     return `[${members.slice(1)}]`;
   }
   const keys = Object.keys(shown);
@@ -62,7 +62,7 @@ function write(value: unknown, depth: number, sorted?: { left: number }): string
   if (sorted !== undefined) keys.sort();
   for (const key of keys) {
     take(sorted, key.length);
-    const text = write((shown as Record<string, unknown>)[key], depth + 1, sorted);
+    const text = print((shown as Record<string, unknown>)[key], depth + 1, sorted);
     if (text !== undefined) members += `${members && ","}${quote(key)}:${text}`;
   }
   return `{${members}}`;

@@ -3,7 +3,7 @@
  * package meet. Those that may end a request also carry `status`, `statusCode` and `expose`, which
  * the error handlers of Express and Koa read, and some write: each has them as fields of its own.
  */
-const brand = Symbol.for("submit-lock.error");
+const errorBrand = Symbol.for("submit-lock.error");
 
 /** The `code` of each error class of this package. The codes are stable. */
 export type SubmitLockErrorCode =
@@ -22,7 +22,7 @@ export type SubmitLockErrorCode =
   | "SUBMIT_LOCK_TRANSACTION_REQUIRED";
 
 /** The codes by which a client recognises the errors that end a request. */
-const refusals: Readonly<Partial<Record<SubmitLockErrorCode, string>>> = {
+const refusalCodes: Readonly<Partial<Record<SubmitLockErrorCode, string>>> = {
   SUBMIT_LOCK_CONTENDED: "submit_contended",
   SUBMIT_LOCK_MISMATCHED: "idempotency_conflict",
   SUBMIT_LOCK_ANSWER_UNAVAILABLE: "idempotency_answer_unavailable",
@@ -41,7 +41,7 @@ export abstract class SubmitLockError extends Error {
   constructor(message: string, options?: ErrorOptions) {
     super(message, options);
     // The brand is not enumerable, so that loggers do not print it.
-    Object.defineProperty(this, brand, { value: true });
+    Object.defineProperty(this, errorBrand, { value: true });
   }
 
   /** The header `Submit-Lock-Code`, which the error handlers of the frameworks send. */
@@ -50,7 +50,7 @@ export abstract class SubmitLockError extends Error {
       code: SubmitLockErrorCode;
       sameSubmission?: boolean;
     };
-    const refusal = sameSubmission === true ? "idempotency_in_flight" : refusals[code];
+    const refusal = sameSubmission === true ? "idempotency_in_flight" : refusalCodes[code];
     return refusal === undefined ? undefined : { "Submit-Lock-Code": refusal };
   }
 }
@@ -296,5 +296,5 @@ export function atCaller(error: SubmitLockError): SubmitLockError {
 
 /** Returns whether a value is an error of this package, also of another copy of the package. */
 export function isSubmitLockError(value: unknown): value is AnySubmitLockError {
-  return typeof value === "object" && value !== null && brand in value;
+  return typeof value === "object" && value !== null && errorBrand in value;
 }

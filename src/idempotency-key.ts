@@ -5,16 +5,16 @@ export type IdempotencyKey =
   | { readonly kind: "invalid"; readonly why: string }
   | { readonly kind: "key"; readonly key: string };
 
-const invalid: IdempotencyKey = {
+const invalidKey: IdempotencyKey = {
   kind: "invalid",
   why: "Send one key of 1 to 255 printable ASCII characters, in double quotes or without space, double quote, comma and semicolon.",
 };
 
 /** A String of RFC 8941, section 3.3.3, and nothing after it. */
-const quoted = /^"((?:[ !#-[\]-~]|\\["\\])*)"$/;
+const quotedKey = /^"((?:[ !#-[\]-~]|\\["\\])*)"$/;
 
 /** Printable ASCII without space, double quote, comma and semicolon. */
-const bare = /^[!#-+\--:<-~]+$/;
+const bareKey = /^[!#-+\--:<-~]+$/;
 
 /**
  * Reads the header `Idempotency-Key` as the guards do. draft-ietf-httpapi-idempotency-key-header-07,
@@ -37,9 +37,9 @@ export function parseIdempotencyKey(
   const [line, ...more] = [lines ?? []].flat();
   if (line === undefined) return { kind: "missing" };
   // Tests the untrimmed line, because trim() also removes spaces that are not ASCII.
-  if (more.length > 0 || /[^\t -~]/.test(line)) return invalid;
+  if (more.length > 0 || /[^\t -~]/.test(line)) return invalidKey;
   const text = line.trim();
   if (text === "") return { kind: "missing" };
-  const key = quoted.exec(text)?.[1]?.replace(/\\(.)/g, "$1") ?? bare.exec(text)?.[0] ?? "";
-  return key === "" || key.length > 255 ? invalid : { kind: "key", key };
+  const key = quotedKey.exec(text)?.[1]?.replace(/\\(.)/g, "$1") ?? bareKey.exec(text)?.[0] ?? "";
+  return key === "" || key.length > 255 ? invalidKey : { kind: "key", key };
 }

@@ -5,13 +5,13 @@ import { clearTimeout, performance, setImmediate, setTimeout, sleep } from "./ti
  * The asynchronous context in which the package was loaded. A timer or a socket that serves many
  * requests would otherwise show the first one's `AsyncLocalStorage` store to all the others.
  */
-const neutral: AsyncResource = new AsyncResource("submit-lock");
+const neutralContext: AsyncResource = new AsyncResource("submit-lock");
 
 export function inNeutralContext<Args extends unknown[], Result>(
   fn: (...args: Args) => Result,
   ...args: Args
 ): Result {
-  return neutral.runInAsyncScope(fn, undefined, ...args);
+  return neutralContext.runInAsyncScope(fn, undefined, ...args);
 }
 
 /** The base of attempts, leases, releases, completes and response ends: each is due at a time. */

@@ -27,12 +27,12 @@ import {
 
 type Completed = Extract<LookUp, { outcome: "completed" }>;
 
-interface Kept extends Completed {
+interface KeptAnswer extends Completed {
   /** How long the answer is still kept, in ms; `undefined` if that is not known. */
   readonly expiresInMs?: number;
 }
 
-type Looked = Exclude<LookUp, Completed> | Kept;
+type Looked = Exclude<LookUp, Completed> | KeptAnswer;
 
 export async function answers({ args, terminal, open }: Context): Promise<undefined> {
   const [key, route, submission] = ["key", "route", "submission"].map((name) => args.text(name));
@@ -44,7 +44,7 @@ export async function answers({ args, terminal, open }: Context): Promise<undefi
   const connection = await open();
   const [lock] = connection.locks;
   const records = recordsOf(connection, lock, args.user);
-  const found: Kept[] = [];
+  const found: KeptAnswer[] = [];
   const isScan = key === undefined && submission === undefined;
   const look = async (id: string): Promise<void> => {
     const seen = await records.look(id);
@@ -92,8 +92,8 @@ export async function answers({ args, terminal, open }: Context): Promise<undefi
   const at = `${lock.keyPrefix} on ${redisOf(connection)}`;
   const lines = [terminal.paint("bold", `User ${user} has ${number} (${at}).`)];
   if (found.length > 0) {
-    lines.push(...table(found, args.has("body"), terminal.paint), ...meaning);
-    const { id } = found[0] as Kept;
+    lines.push(...answerTable(found, args.has("body"), terminal.paint), ...meaning);
+    const { id } = found[0] as KeptAnswer;
     const command = `forget --reason ${quoted("a wrong answer")}`;
     lines.push(
       `Only if the order of the first row was not placed, let its retry run: ${args.suggest(command, args.user, undefined, id)}`,
@@ -156,10 +156,10 @@ export async function forget({ args, terminal, open }: Context): Promise<number>
     "The next retry of this order runs: if the order was placed, a second order and a second charge are possible. Look for both first.";
   if (isDry) {
     const text = `Would forget the answer above. Nothing was changed. ${risk}`;
-    if (!args.has("json")) terminal.print(table([seen], false, terminal.paint));
+    if (!args.has("json")) terminal.print(answerTable([seen], false, terminal.paint));
     return end("forgotten", text, { answer: shown(seen, false), dryRun: true });
   }
-  if (terminal.canAsk) terminal.warn([...table([seen], false, terminal.paint), risk]);
+  if (terminal.canAsk) terminal.warn([...answerTable([seen], false, terminal.paint), risk]);
   const reason = await reasonOf({ args, terminal });
   const by = args.text("by") ?? personOf(terminal.env).slice(0, 64);
   const { outcome } = await answerOf(address, lock.forget(args.user, { id: args.id, by, reason }));
@@ -264,27 +264,27 @@ function recordsOf(connection: CliTarget, lock: CliLock, user: string): Records 
 
 const heads = ["SUBMISSION", "STATUS", "WHEN", "KEPT FOR", "BYTES", "TYPE"];
 
-function table(found: readonly Kept[], withBody: boolean, paint: Paint): string[] {
+function answerTable(found: readonly KeptAnswer[], withBody: boolean, paint: Paint): string[] {
   const rows = found.map(({ ageMs, answer, expiresInMs, id }) => {
     const bytes = bytesOf(answer);
     const when = answer.unreadable ? "?" : `${duration(ageMs)} ago`;
     const keptFor = expiresInMs === undefined ? "?" : duration(expiresInMs);
     const length = bytes === undefined ? "-" : count(bytes.length);
-    return [id, statusOf(answer), when, keptFor, length, typeOf(answer)];
+    return [id, statusCell(answer), when, keptFor, length, typeOf(answer)];
   });
   const [head = "", ...lines] = columns([heads, ...rows]);
   return [
     head,
     ...lines.flatMap((line, at) => {
-      const { answer } = found[at] as Kept;
+      const { answer } = found[at] as KeptAnswer;
       const shownLine = answer.unreadable ? paint("yellow", line) : line;
       const bytes = withBody ? bytesOf(answer) : undefined;
-      return bytes === undefined ? [shownLine] : [shownLine, `  ${visible(textOf(bytes))}`];
+      return bytes === undefined ? [shownLine] : [shownLine, `  ${visible(bodyText(bytes))}`];
     }),
   ];
 }
 
-function statusOf({ returned, status, unreadable }: StoredAnswer): string {
+function statusCell({ returned, status, unreadable }: StoredAnswer): string {
   if (unreadable !== undefined) return "?";
   if (returned !== undefined) return "value";
   return status === 100 ? "done" : `${status}`;
@@ -299,16 +299,16 @@ function bytesOf({ body, returned }: StoredAnswer): Uint8Array | undefined {
   return returned === undefined ? body : Buffer.from(JSON.stringify(returned.value) ?? "");
 }
 
-function textOf(bytes: Uint8Array): string {
+function bodyText(bytes: Uint8Array): string {
   const buffer = Buffer.from(bytes);
   return isUtf8(buffer) ? buffer.toString() : `base64:${buffer.toString("base64")}`;
 }
 
-function shown({ ageMs, answer, expiresInMs, id }: Kept, withBody: boolean): object {
+function shown({ ageMs, answer, expiresInMs, id }: KeptAnswer, withBody: boolean): object {
   const bytes = bytesOf(answer);
   return {
-    ...{ id, status: statusOf(answer), ageMs, expiresInMs, bytes: bytes?.length },
+    ...{ id, status: statusCell(answer), ageMs, expiresInMs, bytes: bytes?.length },
     ...{ type: typeOf(answer), unreadable: answer.unreadable },
-    ...(withBody && bytes !== undefined && { body: textOf(bytes) }),
+    ...(withBody && bytes !== undefined && { body: bodyText(bytes) }),
   };
 }

@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { SubmitLock } from "../lock/submit-lock.ts";
-import { openIoredis, type Place } from "../stores/redis/clients/open-ioredis.ts";
+import { openIoredis, type RedisPlace } from "../stores/redis/clients/open-ioredis.ts";
 import { openNodeRedis } from "../stores/redis/clients/open-node-redis.ts";
 import { type ClientPort, plainError } from "../stores/redis/clients/port.ts";
 import { portOf, type RedisClient } from "../stores/redis/clients/port-of.ts";
@@ -23,7 +23,7 @@ const loadedWithinMs = 10_000;
 export async function connect(args: Arguments, env: NodeJS.ProcessEnv): Promise<CliTarget> {
   const config = args.text("config");
   if (config !== undefined) return await fromConfig(config, args);
-  const opened = await openClient(placeOf(args, args.text("url") ?? env["REDIS_URL"] ?? ""));
+  const opened = await openClient(redisPlaceOf(args, args.text("url") ?? env["REDIS_URL"] ?? ""));
   const [first = "lock:submit:", ...others] = args.texts("prefix");
   const at = await proved(portOf(opened), first);
   const store = new RedisStore(opened);
@@ -33,7 +33,7 @@ export async function connect(args: Arguments, env: NodeJS.ProcessEnv): Promise<
   return { ...at, locks: [lockOf(first), ...others.map(lockOf)] };
 }
 
-function placeOf(args: Arguments, url: string): Place {
+function redisPlaceOf(args: Arguments, url: string): RedisPlace {
   const sentinels = args.text("sentinel")?.split(",");
   const isCluster = args.has("cluster");
   if (sentinels === undefined && url === "") {
@@ -70,7 +70,7 @@ function sentinelAddress(text: string) {
   return { host: host.replace(/^\[(.*)\]$/, "$1"), port: Number(port) };
 }
 
-async function openClient(place: Place): Promise<RedisClient> {
+async function openClient(place: RedisPlace): Promise<RedisClient> {
   const ioredis = await installed(openIoredis(place));
   if (ioredis !== undefined) return ioredis;
   if (place.sentinels !== undefined) {
@@ -140,8 +140,8 @@ async function proved(client: ClientPort, keyPrefix: string) {
     });
   }
   const refused = failures.find((error) => refusals.password.test(plainError(error).message));
-  if (refused !== undefined) fail(client)(refused);
-  if (client.needsProof) await answerOf(address, client.askDatabase()).catch(fail(client));
+  if (refused !== undefined) rethrowFrom(client)(refused);
+  if (client.needsProof) await answerOf(address, client.askDatabase()).catch(rethrowFrom(client));
   // Read it now: a client of node-redis knows its database only after `askDatabase`.
   const database = client.isCluster ? undefined : client.database;
   return { address, client, database, clientPrefix, user, isReplica: failures.some(isOfReplica) };
@@ -171,11 +171,11 @@ async function connected(client: ClientPort): Promise<unknown[]> {
   client.wake?.();
   if (client.status === "ready") return failures;
   if (client.status === "wait") throw new CliError(`${address}: ${advice}`);
-  await answerOf(address, isUp).catch(fail(client));
+  await answerOf(address, isUp).catch(rethrowFrom(client));
   return failures;
 }
 
-function fail({ address, database }: ClientPort): (error: unknown) => never {
+function rethrowFrom({ address, database }: ClientPort): (error: unknown) => never {
   return (error) => {
     const { message } = plainError(error);
     const isOfDatabase = refusals.select.test(message) || refusals.database.test(message);

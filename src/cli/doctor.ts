@@ -86,7 +86,7 @@ async function examine(
   const add = adding(findings);
   try {
     const text = await ifPermitted(node, ["info", "everything"]);
-    const info = fieldsOf(text);
+    const info = infoOf(text);
     if (text === undefined) {
       add("unknown", "info", "version, role, memory and persistence: not permitted (+info)");
     } else {
@@ -130,7 +130,7 @@ function ifPermitted(node: ServerPort, words: readonly string[]) {
 
 type Info = Readonly<Record<string, string | undefined>>;
 
-function fieldsOf(text: unknown): Info {
+function infoOf(text: unknown): Info {
   const lines = [...String(text).matchAll(/^(\w+):(.*?)\r?$/gm)];
   return Object.fromEntries(lines.map(([, field, value]) => [field, value]));
 }
@@ -220,7 +220,7 @@ async function holdsRecords(connection: CliTarget, budgetMs: number): Promise<bo
 
 async function lookAtCluster(node: ServerPort, ttlMs: number, add: Add): Promise<void> {
   const info = await ifPermitted(node, ["cluster", "INFO"]);
-  const { cluster_state: state, cluster_slots_ok: slots } = fieldsOf(info);
+  const { cluster_state: state, cluster_slots_ok: slots } = infoOf(info);
   if (info === undefined) {
     add("unknown", "cluster", "state of the Cluster: not permitted (+cluster|info)");
   } else if (state !== "ok" || Number(slots) < 16_384) {

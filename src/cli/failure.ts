@@ -26,7 +26,7 @@ export class CliError extends Error {
 }
 
 /** Patterns of errors, with exit code and the sentence after the address. The first match wins. */
-const remedies: readonly (readonly [RegExp, code: number, sentence: string])[] = [
+const sentences: readonly (readonly [RegExp, code: number, sentence: string])[] = [
   [refusals.password, notPermitted, " rejected the user name or password. Put both in the URL."],
   [refusals.host, notPermitted, " accepts no client from this host. Use another host."],
   [
@@ -84,7 +84,7 @@ export function toCliError(error: unknown, at: string): CliError {
   if (code === "SUBMIT_LOCK_INVALID_OPTION") {
     return new CliError(text.replace(/^keyPrefix:/, "--prefix:"));
   }
-  const found = remedies.find(([pattern]) => reasons.some((reason) => pattern.test(reason)));
+  const found = sentences.find(([pattern]) => reasons.some((reason) => pattern.test(reason)));
   if (found !== undefined) return new CliError(`${at}${found[2]} (${text})`, found[1], error);
   const silence = `no answer from ${at}. Is the address right, and can this host reach it?`;
   const failed = causes.some(isServerError) ? `${at} answered with an error` : silence;

@@ -63,7 +63,7 @@ export async function free(context: Context): Promise<number> {
     return ended(context, { outcome: "freed", freeInMs }, text);
   }
 
-  const { id, reason } = await answers(context, found);
+  const { id, reason } = await idAndReason(context, found);
   const by = args.text("by") ?? personOf(terminal.env).slice(0, 64);
   const asked = lock.free(args.user, { id, by, reason, now });
   const result = await answerOf(address, asked).catch((error: unknown) => {
@@ -94,7 +94,7 @@ export async function free(context: Context): Promise<number> {
   return exitCode.done;
 }
 
-async function answers({ args, terminal }: Context, found: Found) {
+async function idAndReason({ args, terminal }: Context, found: Found) {
   const now = args.has("now");
   const given = args.text("id")?.toLowerCase();
   // On a terminal, `--now` asks for the id even where `--id` gave it.
@@ -109,7 +109,10 @@ async function answers({ args, terminal }: Context, found: Found) {
   const reason = await reasonOf({ args, terminal });
   const id = given ?? found.id;
   if (!asksId) return { id, reason };
-  const typed = await ask(terminal, `Type the lock's id (${visible(id)}) to free user ${user}: `);
+  const typed = await prompt(
+    terminal,
+    `Type the lock's id (${visible(id)}) to free user ${user}: `,
+  );
   if (typed.toLowerCase() === id) return { id, reason };
   throw new CliError("that is not the id. Nothing was changed");
 }
@@ -119,10 +122,10 @@ export async function reasonOf({
   terminal,
 }: Pick<Context, "args" | "terminal">): Promise<string> {
   const question = "Why, for the audit line (such as a ticket's number): ";
-  return args.text("reason") ?? (await ask(terminal, question));
+  return args.text("reason") ?? (await prompt(terminal, question));
 }
 
-async function ask(terminal: Context["terminal"], question: string): Promise<string> {
+async function prompt(terminal: Context["terminal"], question: string): Promise<string> {
   const typed = await terminal.ask(question);
   if (typed) return typed;
   throw new CliError("nothing was typed. Nothing was changed");

@@ -9,12 +9,12 @@ import { plain, type Terminal } from "./terminal.ts";
 const { env, stdin, stdout, stderr } = process;
 
 // Colours only on a terminal, and never with NO_COLOR (https://no-color.org).
-const isPlain = stdout.isTTY !== true || (env["NO_COLOR"] ?? "") !== "" || env["TERM"] === "dumb";
+const isMono = stdout.isTTY !== true || (env["NO_COLOR"] ?? "") !== "" || env["TERM"] === "dumb";
 
 const terminal: Terminal = {
   env,
   canAsk: stdin.isTTY === true && stderr.isTTY === true,
-  paint: isPlain ? plain : (tone, text) => styleText(tone, text, { validateStream: false }),
+  paint: isMono ? plain : (tone, text) => styleText(tone, text, { validateStream: false }),
   print: (lines) => void stdout.write(lines.map((line) => `${line}\n`).join("")),
   warn: (lines) => void stderr.write(lines.map((line) => `${line}\n`).join("")),
   progress: (text) => {

@@ -160,7 +160,7 @@ export function listText(
     lines.push(`If a customer still cannot order, put the id in place of USER: ${command}`);
   } else {
     const show = (user: string) => args.suggest("show", user, keyPrefix);
-    lines.push(...table(locks.slice(0, limit), long, show, args.has("no-ids"), paint));
+    lines.push(...lockTable(locks.slice(0, limit), long, show, args.has("no-ids"), paint));
   }
   if (locks.length > limit) lines.push(`and ${count(locks.length - limit)} more (see --limit)`);
   for (const { endedMs, holder, user } of outlived.slice(0, limit)) {
@@ -179,7 +179,7 @@ export function listText(
   return [...lines, listed.partial === undefined ? end : paint("yellow", end)];
 }
 
-function table(
+function lockTable(
   locks: Listed["locks"],
   long: ReadonlySet<Found>,
   show: (user: string) => string,

@@ -41,7 +41,7 @@ export async function main(argv: readonly string[], terminal: Terminal): Promise
     }
     const open = async () => {
       connection = await connect(args, terminal.env);
-      if (args.takesUser) checkKey(connection, user);
+      if (args.takesUser) checkKeyOf(connection, user);
       if (connection.isReplica && name !== "doctor") {
         const { address } = connection;
         terminal.warn([`${address} is a replica, and what it shows may be old. Ask its master.`]);
@@ -58,7 +58,7 @@ export async function main(argv: readonly string[], terminal: Terminal): Promise
 }
 
 /** An error of the shop's `keyOf` must not look like a failure of Redis. */
-function checkKey({ locks: [lock] }: CliTarget, user: string): void {
+function checkKeyOf({ locks: [lock] }: CliTarget, user: string): void {
   try {
     lock.keyFor(user);
   } catch (error) {

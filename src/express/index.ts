@@ -100,12 +100,12 @@ export function submitGuard<Req extends IncomingMessage = Request>(
 ): SubmitGuard {
   const resolved = resolveGuardOptions(options, {
     reject: (_req, res, _next, { problem: { status, headers, body } }) =>
-      send(res, status, { ...headers, "Content-Length": Buffer.byteLength(body) }, body),
+      sendAnswer(res, status, { ...headers, "Content-Length": Buffer.byteLength(body) }, body),
     replay: (_req, res, _next, { answer: { status, headers, body } }) => {
       const repeated = headersToRepeat(headers, res.getHeader("vary"));
       const hasLength = body !== undefined && status !== 204 && status !== 304;
       const length = hasLength && { "Content-Length": body.length };
-      return send(res, status, { ...repeated, ...length }, body);
+      return sendAnswer(res, status, { ...repeated, ...length }, body);
     },
     ...contentAdapter(contentOf),
   });
@@ -144,7 +144,7 @@ export function submitGuard<Req extends IncomingMessage = Request>(
       held.begin(wanted && new ExpressCapture(res, wanted));
       await run(handler, next, held, res);
     } catch (error) {
-      fail(error, next);
+      passOn(error, next);
     }
   }
 
@@ -214,7 +214,7 @@ class ExpressCapture extends ResponseCapture {
   }
 }
 
-function fail(error: unknown, next: Next): void {
+function passOn(error: unknown, next: Next): void {
   const text = `the handler or a callback threw ${textOfThrown(error)} instead of an Error`;
   next(goesOn(error) ? new Error(text) : error);
 }
@@ -243,7 +243,7 @@ async function run(
     try {
       // Call `next` first: `finished` may end the lease, and waiting repeats get the error
       // handler's answer.
-      fail(own, next);
+      passOn(own, next);
     } finally {
       if (isPromise) held.finished();
       // A handler without a promise may have started work before it threw.
@@ -277,7 +277,7 @@ function isBrokenOff(res: ServerResponse): boolean {
 }
 
 /** Sends an answer of the guard. Headers that were set before stay, such as those of CORS. */
-function send(
+function sendAnswer(
   res: ServerResponse,
   status: number,
   headers: Readonly<Record<string, number | string | string[]>>,

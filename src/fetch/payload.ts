@@ -19,15 +19,15 @@ const remedy = "Set idempotency.fingerprint";
  * more than 1 MiB or 4 096 chunks, 413.
  */
 export async function payloadOf(request: Request, except?: readonly string[]): Promise<unknown> {
-  const bytes = await bytesOf(request);
+  const bytes = await bodyBytes(request);
   const type = request.headers.get("content-type") ?? "";
   const content = bytes.length === 0 ? null : contentOf(bytes, type, except);
   return [queryOf(new URL(request.url).search), content];
 }
 
-async function bytesOf(request: Request): Promise<Buffer> {
+async function bodyBytes(request: Request): Promise<Buffer> {
   // Check without touching `body`: Hono's server then reads the rest, and the client sees the 413.
-  if (Number(request.headers.get("content-length")) > maxBytes) throw tooLong();
+  if (Number(request.headers.get("content-length")) > maxBytes) throw tooLongBody();
   if (request.body === null && !request.bodyUsed) return Buffer.alloc(0);
   let clone: Request;
   try {
@@ -55,7 +55,7 @@ async function bytesOf(request: Request): Promise<Buffer> {
     if (length <= maxBytes && chunks.length <= maxChunks) continue;
     // Do not await it: `cancel` settles only when the handler's half is cancelled as well.
     reader?.cancel().catch(() => {});
-    throw tooLong();
+    throw tooLongBody();
   }
 }
 
@@ -65,7 +65,7 @@ function noCopy(): NoFingerprintError {
   );
 }
 
-function tooLong(): NoFingerprintError {
+function tooLongBody(): NoFingerprintError {
   return new NoFingerprintError(
     `cannot compare this request with earlier ones: its body is longer than ${maxBytes} bytes or ${maxChunks} chunks. ${remedy} for such requests`,
     { status: 413 },

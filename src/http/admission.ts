@@ -21,7 +21,7 @@ import {
   RequestLease,
 } from "./request-lease.ts";
 import { isReadable, listedHeaders } from "./stored-answer.ts";
-import { type IdentifiedSubmission, identify } from "./submission.ts";
+import { type IdentifiedSubmission, identifyRequest } from "./submission.ts";
 
 export type Admission<Args extends unknown[]> =
   /** Run the handler under the lease `held`. */
@@ -111,7 +111,7 @@ async function decide<Source, Args extends unknown[]>(
 
   const found =
     idempotency &&
-    (await identify(idempotency, options, source, exchange, key, userId).catch((error) =>
+    (await identifyRequest(idempotency, options, source, exchange, key, userId).catch((error) =>
       fail(options, exchange, error, key),
     ));
   if (found !== undefined && "reason" in found) return refuse(options, exchange, found, key);

@@ -27,7 +27,7 @@ export function checkPlace(own: Own, ...args: readonly unknown[]): boolean {
     const fix = own === "koa" ? mount : "write guard.protect(handler)";
     throw new InvalidOptionError(`guard: expected a request, got a function: ${fix}`);
   }
-  const place = placeOf(args);
+  const place = frameworkOf(args);
   const call = "write (c) => handler(c.req.raw)";
   if (place === "hono" && own === "fetch") {
     throw new InvalidOptionError(`guard: expected a Request, got the context of Hono: ${call}`);
@@ -50,7 +50,7 @@ export function checkPlace(own: Own, ...args: readonly unknown[]): boolean {
 }
 
 /** Recognises a framework by what it passes to a handler; `undefined` if that is not certain. */
-function placeOf([first, second]: readonly unknown[]): keyof typeof names | undefined {
+function frameworkOf([first, second]: readonly unknown[]): keyof typeof names | undefined {
   if (hasMembers(first, ["req", "res", "request", "response"])) return "koa";
   if (hasMembers(first, ["req", "env", "var", "json"])) return "hono";
   if (hasMembers(first, ["raw"]) && hasMembers(second, ["raw"])) return "fastify";

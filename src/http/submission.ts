@@ -64,7 +64,7 @@ type Identification =
  * @param userId the user for whom {@link guardId} marks the id.
  * @throws NoFingerprintError, InvalidOptionError (as rejections), and errors of the callbacks.
  */
-export async function identify<Source>(
+export async function identifyRequest<Source>(
   options: ResolvedIdempotency<Source>,
   { checkParsed, path, payload }: Pick<Adapter<Source, never>, "checkParsed" | "path" | "payload">,
   source: Source,

@@ -90,7 +90,7 @@ export function submitGuard<Ctx extends AnyContext = Context>(
       } catch (error) {
         throw held.failed(error);
       } finally {
-        watch(ctx, bodies, held, capture);
+        detach(ctx, bodies, held, capture);
       }
     }
   }
@@ -115,7 +115,12 @@ function contentOf(ctx: AnyContext): RequestContent {
   return { req, url: ctx.originalUrl, body: request.body, hasParser: "body" in request, files };
 }
 
-function watch(ctx: AnyContext, bodies: BodyStreams, held: RequestLease, capture?: ContextCapture) {
+function detach(
+  ctx: AnyContext,
+  bodies: BodyStreams,
+  held: RequestLease,
+  capture?: ContextCapture,
+) {
   bodies.whenEnded(isDisconnected(ctx.req, ctx.res), ({ hasErrored, hasFailed }) => {
     // After its client has left, a stream may be torn down with an error that is not its own.
     if ((hasErrored || hasFailed) && !isDisconnected(ctx.req, ctx.res)) capture?.bodyFailed();

@@ -105,8 +105,8 @@ export async function free(
     throw invalidOption("id", "at least 8 hex digits, as inspect gives them", id);
   }
   if (typeof now !== "boolean") throw invalidOption("now", "true or false", now);
-  const by = checkText("by", options.by, 64);
-  const asked = { id: id.toLowerCase(), by, reason: checkText("reason", options.reason, 200), now };
+  const by = checkNote("by", options.by, 64);
+  const asked = { id: id.toLowerCase(), by, reason: checkNote("reason", options.reason, 200), now };
   return (await ask<FreeReply>(store, "free", command, asked)).result;
 }
 
@@ -119,8 +119,8 @@ export async function forget(
   checkOptionNames("forget", options, ["id", "by", "reason"]);
   const { id, by, reason } = options;
   const commands = recordsOf(id);
-  checkText("by", by, 64);
-  checkText("reason", reason, 200);
+  checkNote("by", by, 64);
+  checkNote("reason", reason, 200);
   for (const command of commands) {
     const found = await ask<AcquireReply>(store, "acquire", command, { onlyLooks: true });
     if (found.kind === "contended" && found.sameSubmission) return { outcome: "in-flight" };
@@ -253,7 +253,7 @@ async function ask<Reply extends { readonly kind: string }>(
 }
 
 /** Checks and percent-encodes a text, so that no field of a tombstone holds a colon. */
-function checkText(name: string, text: unknown, maxLength: number): string {
+function checkNote(name: string, text: unknown, maxLength: number): string {
   const allowed = /^[^\p{Cc}\p{Cs}]+$/u;
   if (typeof text === "string" && text.length <= maxLength && allowed.test(text)) {
     return encodeKeyPart(text);

@@ -63,7 +63,7 @@ export async function once<Value>(
   const attempt = await acquire(waitMs);
   switch (attempt.outcome) {
     case "acquired":
-      return await run(attempt.lease as UserLease, work, runtime.times.acquireTimeoutMs);
+      return await runWork(attempt.lease as UserLease, work, runtime.times.acquireTimeoutMs);
     case "unavailable":
       throw atCaller(attempt.cause);
     case "contended":
@@ -94,10 +94,13 @@ export async function once<Value>(
   }
 }
 
-type Contended = Omit<Extract<RepeatAttempt, { outcome: "contended" }>, "outcome">;
-
 function contendedError(
-  { expiresInMs, hasEnded, isCooldown = false, sameSubmission = false }: Contended,
+  {
+    expiresInMs,
+    hasEnded,
+    isCooldown = false,
+    sameSubmission = false,
+  }: Omit<Extract<RepeatAttempt, { outcome: "contended" }>, "outcome">,
   ownHolder: string,
 ): LockContendedError {
   if (hasEnded) {
@@ -120,7 +123,7 @@ function contendedError(
   return new LockContendedError(why, expiresInMs, { isCooldown });
 }
 
-async function run<Value>(
+async function runWork<Value>(
   lease: UserLease,
   work: LockedWork<Value>,
   acquireTimeoutMs: number,

@@ -47,7 +47,7 @@ export function checkAnswer(answer: AnswerToStore): void {
   if (!isStatus(status)) {
     throw invalidOption("answer.status", "a whole number from 100 to 599", status);
   }
-  if (!isRecord(headers)) {
+  if (!isObject(headers)) {
     throw invalidOption("answer.headers", "a plain object of names and values", headers);
   }
   for (const name of Object.keys(headers)) {
@@ -66,7 +66,7 @@ function isStatus(status: unknown): status is number {
 }
 
 /** Refuses an iterable: a `Headers` or a `Map` has no members, so its headers would be dropped. */
-function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
+function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
   return typeof value === "object" && value !== null && !(Symbol.iterator in value);
 }
 
@@ -76,7 +76,7 @@ function isHeaderValue(value: unknown): boolean {
 }
 
 /** A record's version, fingerprint, owner id and `=`. Scripts know a record by version and `=`. */
-const head = /^1[\w-]{22}[0-9a-f-]{36}=/;
+const recordHead = /^1[\w-]{22}[0-9a-f-]{36}=/;
 const headLength = 60;
 /** Behind the head: the hexadecimal digits of the length, in bytes, of the description. */
 const lengthDigits = 6;
@@ -106,22 +106,22 @@ export function encodeRecord(
   const text = `1${submission?.fingerprint}${ownerId}=`;
   const open = length + described;
   if (seal !== undefined) {
-    const content = Buffer.concat([Buffer.from(open), bytesOf(body ?? "")]);
+    const content = Buffer.concat([Buffer.from(open), bufferOf(body ?? "")]);
     return Buffer.concat([
       Buffer.from(text),
-      seal.seal(content, placeOf({ key, submission }, text)),
+      seal.seal(content, boundTo({ key, submission }, text)),
     ]);
   }
   if (body === undefined || typeof body === "string") return text + open + (body ?? "");
-  return Buffer.concat([Buffer.from(text + open), bytesOf(body)]);
+  return Buffer.concat([Buffer.from(text + open), bufferOf(body)]);
 }
 
-function placeOf({ key, submission }: Place, head: string): string {
+function boundTo({ key, submission }: Place, head: string): string {
   return `${key}\n${submission?.id}\n${head}`;
 }
 
 /** Bytes are not copied: the buffer shares their memory. */
-function bytesOf(text: RecordBytes): Buffer {
+function bufferOf(text: RecordBytes): Buffer {
   if (typeof text === "string") return Buffer.from(text);
   return Buffer.from(text.buffer, text.byteOffset, text.byteLength);
 }
@@ -136,19 +136,19 @@ export interface ReadRecord {
 
 /** Never throws. A record without the form that {@link encodeRecord} writes is unreadable. */
 export function decodeRecord(record: RecordBytes, place: Place, seal?: Seal): ReadRecord {
-  const bytes = bytesOf(record);
+  const bytes = bufferOf(record);
   const text = bytes.toString("latin1", 0, headLength);
   let content = bytes.subarray(headLength);
   if (isSealed(content)) {
-    const opened = seal?.open(content, placeOf(place, text)) ?? "sealed with another key";
+    const opened = seal?.open(content, boundTo(place, text)) ?? "sealed with another key";
     if (typeof opened === "string") return unreadable(opened);
     content = opened;
   }
-  return (head.test(text) && decodeContent(content)) || unreadable("damaged");
+  return (recordHead.test(text) && decodeContent(content)) || unreadable("damaged");
 }
 
 export function ownerOf(record: RecordBytes): string {
-  return bytesOf(record).toString("latin1", 23, 59);
+  return bufferOf(record).toString("latin1", 23, 59);
 }
 
 function unreadable(why: Unreadable): ReadRecord {
@@ -163,7 +163,7 @@ function decodeContent(bytes: Buffer): ReadRecord | undefined {
   const rest = bytes.subarray(end);
   const createdMs = Number.isSafeInteger(t) ? (t as number) : -1;
   if (!isStatus(status) || createdMs < 0 || (b ?? 0) !== rest.length) return undefined;
-  if (!isRecord(h) || !Object.values(h).every(isHeaderValue)) return undefined;
+  if (!isObject(h) || !Object.values(h).every(isHeaderValue)) return undefined;
   const id = typeof i === "string" ? i : undefined;
   // The headers have no prototype, so that one named `__proto__` is a header and nothing else.
   const headers: AnswerHeaders = Object.assign(Object.create(null), h);

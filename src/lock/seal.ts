@@ -47,12 +47,12 @@ export class Seal {
       throw new InvalidOptionError("seal: expected { keys }, got a string");
     checkOptionNames("seal", options, ["keys", "idKey"]);
     const { keys, idKey } = options;
-    if (typeof keys === "string") checkKey("seal.keys", keys);
+    if (typeof keys === "string") checkSealKey("seal.keys", keys);
     if (!Array.isArray(keys) || keys.length === 0) {
       throw invalidOption("seal.keys", "an array with at least one key of 32 bytes", keys);
     }
-    for (const key of keys) checkKey("seal.keys", key);
-    if (idKey !== undefined && idKey !== false) checkKey("seal.idKey", idKey);
+    for (const key of keys) checkSealKey("seal.keys", key);
+    if (idKey !== undefined && idKey !== false) checkSealKey("seal.idKey", idKey);
     const last = keys.at(-1) as Uint8Array;
     if (idKey === undefined && keys.length > 1) {
       warnOnce(
@@ -123,7 +123,7 @@ function derived(key: Uint8Array, purpose: string): Buffer {
 }
 
 /** Checks a secret. @throws InvalidOptionError that has its length, and none of its bytes. */
-function checkKey(name: string, key: unknown): void {
+function checkSealKey(name: string, key: unknown): void {
   const isBytes = types.isUint8Array(key);
   if (isBytes && key.byteLength === 32) return;
   const length = (key as { length?: unknown } | undefined)?.length;

@@ -53,7 +53,7 @@ export interface ResolvedSubmission {
 /** Stands for an absent fingerprint, because scripts read a value's parts by their position. */
 export const noFingerprint: string = "-".repeat(22);
 
-const maxLength = 1_024;
+const maxTextLength = 1_024;
 
 /** `crypto.hash` is twice as fast as `createHash`, but not every runtime has it. */
 const sha256: (text: string) => string =
@@ -161,7 +161,7 @@ export function resolveRetainMs(name: string, retainMs: unknown, acquireTimeoutM
 
 /** Whether a value is a string of 1 to 1 024 characters without a lone surrogate. */
 export function isText(value: unknown): value is string {
-  if (typeof value !== "string" || value.length < 1 || value.length > maxLength) return false;
+  if (typeof value !== "string" || value.length < 1 || value.length > maxTextLength) return false;
   return !/\p{Cs}/u.test(value);
 }
 
@@ -170,13 +170,13 @@ export function checkText(name: string, text: unknown): string {
   if (isText(text)) return text;
   let came = describe(text);
   if (typeof text === "string") {
-    const hasSurrogate = text.length >= 1 && text.length <= maxLength;
+    const hasSurrogate = text.length >= 1 && text.length <= maxTextLength;
     came = hasSurrogate
       ? "a string with a lone surrogate"
       : `a string of ${text.length} characters`;
   }
   throw new InvalidOptionError(
-    `${name}: expected a string of 1 to ${maxLength} characters, got ${came}`,
+    `${name}: expected a string of 1 to ${maxTextLength} characters, got ${came}`,
   );
 }
 

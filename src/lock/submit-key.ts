@@ -5,9 +5,9 @@ import { describe, warnOnce } from "../validation.ts";
 export type UserId = string | number | bigint;
 
 /** The longest user id, in UTF-16 code units before encoding. */
-const maxLength = 200;
+const maxIdLength = 200;
 
-const plain = /^[A-Za-z0-9\-._~@]+$/;
+const plainId = /^[A-Za-z0-9\-._~@]+$/;
 
 export const mayBeInId: RegExp = /[A-Za-z0-9\-._~@%]/;
 
@@ -30,7 +30,7 @@ export function submitKey(
   switch (typeof id) {
     case "string":
       if (id.length === 0) throw invalid("an empty string");
-      if (id.length > maxLength) throw invalid(`a string of ${id.length} characters`);
+      if (id.length > maxIdLength) throw invalid(`a string of ${id.length} characters`);
       // Warns and does not refuse: the text may be a login name.
       if (suspicious.has(id)) {
         warnOnce(
@@ -41,7 +41,7 @@ export function submitKey(
       break;
     case "bigint":
       id = String(id);
-      if (id.length > maxLength) throw invalid(`a bigint of ${id.length} digits`);
+      if (id.length > maxIdLength) throw invalid(`a bigint of ${id.length} digits`);
       break;
     case "number":
       if (Number.isInteger(id) && !Number.isSafeInteger(id)) throw invalid("an unsafe integer");
@@ -56,7 +56,7 @@ export function submitKey(
 
 /** Percent-encodes all but ASCII letters, digits and `-._~@`. @throws for a lone surrogate. */
 export function encodeKeyPart(text: string): string {
-  if (plain.test(text)) return text;
+  if (plainId.test(text)) return text;
   let encoded: string;
   try {
     encoded = encodeURIComponent(text);
@@ -83,6 +83,6 @@ function describeWrong(userId: unknown): string {
 // `came` has the kind and the fault and never the value, which may be long and names a person.
 function invalid(came: string): InvalidUserIdError {
   return new InvalidUserIdError(
-    `userId: expected a string of 1 to ${maxLength} characters, a safe integer or a bigint, got ${came}`,
+    `userId: expected a string of 1 to ${maxIdLength} characters, a safe integer or a bigint, got ${came}`,
   );
 }

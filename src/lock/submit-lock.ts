@@ -42,11 +42,11 @@ export interface CloseOptions {
 }
 
 /** Guards of another copy of the package recognise the lock by this symbol. */
-const brand = Symbol.for("submit-lock.lock");
+const lockBrand = Symbol.for("submit-lock.lock");
 
 /** Whether a value is a {@link SubmitLock}, of this copy of the package or of another one. */
 export function isSubmitLock(value: unknown): value is SubmitLock {
-  return typeof value === "object" && value !== null && brand in value;
+  return typeof value === "object" && value !== null && lockBrand in value;
 }
 
 /** One lock for each user: one holder at a time; every other attempt is contended at once. */
@@ -347,4 +347,4 @@ export class SubmitLock {
 }
 
 // Not declared in the class: with a symbol of its own, each copy's type would refuse other copies.
-Object.defineProperty(SubmitLock.prototype, brand, { value: true });
+Object.defineProperty(SubmitLock.prototype, lockBrand, { value: true });

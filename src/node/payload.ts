@@ -136,7 +136,7 @@ export function sentFiles(places: readonly unknown[]): Record<string, string[][]
   const files: Record<string, string[][]> = Object.create(null);
   for (const [field, file] of found) {
     files[field] ??= [];
-    files[field].push(describe(file));
+    files[field].push(describeFile(file));
   }
   const all = Object.values(files);
   for (const each of all) {
@@ -164,7 +164,7 @@ function collect(value: unknown, field: string, found: [string, Fields][]): void
 type Fields = Readonly<Record<string, unknown>>;
 
 /** Describes a file: how its bytes are known, their hash, its name, type and size. */
-function describe(file: Fields): string[] {
+function describeFile(file: Fields): string[] {
   const name = firstText(file, "originalname", "originalFilename", "name") ?? "";
   const about = [name, firstText(file, "mimetype", "type") ?? "", `${file["size"]}`];
   const bytes = file["buffer"] ?? file["data"];

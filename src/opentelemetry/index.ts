@@ -74,8 +74,8 @@ export function instrument(options: InstrumentOptions = {}): Instrumentation {
   }
 
   const meter = meterProvider.getMeter("submit-lock");
-  const ends = [observe(meter, [...locks]), ...listen(metricsOf(meter, locks))];
-  if (spans) ends.push(...listen(spansOf(tracerProvider.getTracer("submit-lock"))));
+  const ends = [observe(meter, [...locks]), ...listenTo(metricsOf(meter, locks))];
+  if (spans) ends.push(...listenTo(spansOf(tracerProvider.getTracer("submit-lock"))));
   return {
     disable() {
       for (const end of ends.splice(0)) end();
@@ -84,7 +84,7 @@ export function instrument(options: InstrumentOptions = {}): Instrumentation {
 }
 
 /** Subscribes, and catches errors, which would end the process. Returns ways to unsubscribe. */
-function listen(listeners: Listeners): (() => void)[] {
+function listenTo(listeners: Listeners): (() => void)[] {
   return Object.entries(listeners).map(([name, listener]) => {
     let hasFailed = false;
     const subscriber = (message: unknown): void => {
@@ -271,7 +271,7 @@ function observe(meter: Meter, locks: readonly ObservedLock[]): () => void {
 }
 
 /** The attribute for the submission. Only spans have it: a metric would get a series per order. */
-function submissionOf(submission: string | undefined): Attributes {
+function submissionAttribute(submission: string | undefined): Attributes {
   return submission === undefined ? {} : { [SUBMISSION]: submission };
 }
 
@@ -286,7 +286,7 @@ function spansOf(tracer: Tracer): Listeners {
   const ended = (message: ReleaseMessage | CompleteMessage): void => {
     const endTime = Date.now() - message.durationMs;
     const submission = "submission" in message ? message.submission : undefined;
-    const attributes = { ...attributesOf(message), ...submissionOf(submission) };
+    const attributes = { ...attributesOf(message), ...submissionAttribute(submission) };
     const span = { startTime: endTime - message.heldMs, attributes };
     tracer.startSpan("submit_lock.hold", span).end(endTime);
   };
@@ -309,8 +309,8 @@ function spansOf(tracer: Tracer): Listeners {
     "submit-lock:complete": ended,
     "submit-lock:lost": ({ outcome }) => addEvent("submit_lock.lost", { [REASON]: outcome }),
     "submit-lock:refusal": ({ code, submission }) =>
-      addEvent("submit_lock.refused", { [CODE]: code, ...submissionOf(submission) }),
+      addEvent("submit_lock.refused", { [CODE]: code, ...submissionAttribute(submission) }),
     "submit-lock:replay": ({ submission }) =>
-      addEvent("submit_lock.replayed", submissionOf(submission)),
+      addEvent("submit_lock.replayed", submissionAttribute(submission)),
   };
 }

@@ -128,7 +128,7 @@ export class SubmissionTable {
       if (json instanceof InvalidValueError) throw json;
       const isKept = Buffer.byteLength(json) <= maxValueBytes;
       await this.#dialect.end(tx, id, begun, isKept ? inAscii(json) : null);
-      return { value: parsed(json), replayed: false, ageMs: 0 };
+      return { value: readValue(json), replayed: false, ageMs: 0 };
     });
   }
 
@@ -239,10 +239,10 @@ function resultOf<Value>(row: SubmissionRow, fingerprint: string | undefined): O
     );
   }
   // The database's clock may have been set back.
-  return { value: parsed(row.value), replayed: true, ageMs: Math.max(0, Number(row.age)) };
+  return { value: readValue(row.value), replayed: true, ageMs: Math.max(0, Number(row.age)) };
 }
 
-function parsed<Value>(json: string): Value {
+function readValue<Value>(json: string): Value {
   try {
     return json === "" ? (undefined as Value) : JSON.parse(json);
   } catch (cause) {

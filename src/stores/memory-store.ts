@@ -52,7 +52,7 @@ type Untimed<Reply> = Reply extends NoAnswer ? never : Omit<Reply, "storeTimeMs"
 
 type Kept = { readonly record: RecordBytes; readonly expiresAt: number };
 
-const maxRecords = 10_000;
+const capacity = 10_000;
 
 /** The store's clock: Unix time, which no step of the process' wall clock changes. */
 const clockMs = () => performance.timeOrigin + performance.now();
@@ -101,11 +101,11 @@ export class MemoryStore implements LockStore {
       // Rule 16: look for the record before the lock.
       const record = this.#recordOf(command, now);
       if (record !== undefined) {
-        const isOther = differs(headOf(record).fingerprint, command.submission?.fingerprint);
+        const isOther = differs(readHead(record).fingerprint, command.submission?.fingerprint);
         return isOther ? { kind: "mismatched", inFlight: false } : { kind: "completed", record };
       }
       const told = waitsFor && live(this.#told, recordKey(command), now)?.record;
-      if (told && headOf(told).ownerId === waitsFor) return { kind: "told", record: told };
+      if (told && readHead(told).ownerId === waitsFor) return { kind: "told", record: told };
       const entry = live(this.#entries, command.key, now);
       if (entry === undefined && onlyLooks) return { kind: "outOfWindow" };
       if (entry === undefined) return { kind: "taken", fencingToken: this.#take(command, now) };
@@ -145,12 +145,12 @@ export class MemoryStore implements LockStore {
       const prior = this.#recordOf(command, now);
       if (prior === undefined && expiresAtMs > now) {
         const [oldest] = this.#records.keys();
-        if (this.#records.size >= maxRecords && oldest !== undefined) this.#records.delete(oldest);
+        if (this.#records.size >= capacity && oldest !== undefined) this.#records.delete(oldest);
         this.#records.set(recordKey(command), { record, expiresAt: expiresAtMs });
       }
       if (isHeld) this.#free(request, entry, now);
       // Rule 15: its own record counts first, then that the record's time is over, then another's.
-      if (prior && headOf(prior).ownerId === command.ownerId) return { kind: "recorded" };
+      if (prior && readHead(prior).ownerId === command.ownerId) return { kind: "recorded" };
       if (expiresAtMs <= now) return { kind: "expired" };
       if (prior !== undefined) return { kind: "duplicate" };
       return { kind: isHeld ? "recorded" : "late" };
@@ -197,7 +197,7 @@ export class MemoryStore implements LockStore {
       }
       const record = this.#recordOf(command, now);
       if (record === undefined) return { kind: "absent" };
-      if (headOf(record).ownerId !== run) return { kind: "changed" };
+      if (readHead(record).ownerId !== run) return { kind: "changed" };
       this.#records.delete(recordKey(command));
       return { kind: "forgotten" };
     });
@@ -298,7 +298,7 @@ function recordKey({ key, submission }: LockCommand): string {
   return `${key}:${submission?.id}`;
 }
 
-function headOf(record: RecordBytes): { readonly fingerprint: string; readonly ownerId: string } {
+function readHead(record: RecordBytes): { readonly fingerprint: string; readonly ownerId: string } {
   const head = Buffer.from(record.slice(0, 60) as string).toString("latin1");
   return { fingerprint: head.slice(1, 23), ownerId: head.slice(23, 59) };
 }

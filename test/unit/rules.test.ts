@@ -50,6 +50,28 @@ test("no file of src is longer than 350 lines", () => {
   expect(tooLong).toEqual([]);
 });
 
+// Beside these, the adapters' and the stores' counterparts, and a command that calls its method.
+const counterparts = [
+  ...["submitGuard", "SubmitGuard", "SubmitGuardOptions", "AnyHandler", "ProtectedHandler"],
+  ...["contentOf", "payloadOf", "inspectionOf", "outlivedOf", "noFingerprint", "read"],
+  ...["forget", "free"],
+];
+
+test("no name means two things in src", () => {
+  const homes = new Map<string, Set<string>>();
+  // The browser's half imports nothing of the others, so nobody reads the two beside each other.
+  for (const file of filesOf("src").filter((each) => !each.startsWith(join("src", "browser")))) {
+    const named =
+      /^(?:export )?(?:async )?(?:abstract )?(?:function\*?|const|let|class|interface|type) (\w+)/gm;
+    for (const [, name = ""] of textOf(file).matchAll(named)) {
+      homes.set(name, (homes.get(name) ?? new Set()).add(file));
+    }
+  }
+  const shared = [...homes].filter(([, files]) => files.size > 1).map(([name]) => name);
+  expect(shared.filter((name) => !counterparts.includes(name))).toEqual([]);
+  expect(counterparts.filter((name) => !shared.includes(name))).toEqual([]);
+});
+
 test("every rule of the transaction that is named is in its list", () => {
   const listed = new Set(numbers(textOf("src/sql/index.ts"), /^ \* - J(\d+): /gm));
   const naming = [

@@ -41,12 +41,12 @@ export interface ConnectionWatcher {
   failed(error: Error): void;
 }
 
-type Follow = (answer: Promise<unknown>, tell: (result: CallResult) => void) => void;
+type FollowResult = (answer: Promise<unknown>, tell: (result: CallResult) => void) => void;
 
 /** Rule 22: whether the commands of one connection go to the client's database. */
 class DatabaseProof {
   readonly #client: ClientPort;
-  readonly #follow: Follow;
+  readonly #follow: FollowResult;
   /** Whether to ask: the client needs the proof, or has needed it on an earlier database. */
   #isNeeded: boolean;
   /** The database that a connection of the client was proved to be in, and that connection. */
@@ -57,7 +57,7 @@ class DatabaseProof {
    * @param follow awaits an answer, and tells its result: as long as it is missing, the connection
    * counts as silent (rule 9).
    */
-  constructor(client: ClientPort, follow: Follow) {
+  constructor(client: ClientPort, follow: FollowResult) {
     this.#client = client;
     this.#follow = follow;
     this.#isNeeded = client.needsProof;

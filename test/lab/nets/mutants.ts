@@ -162,8 +162,8 @@ export const flaws: readonly Flaw[] = [
     family: "koa",
     name: "only what succeeds downstream ends",
     in: "submitGuard",
-    find: "} finally { watch(ctx, bodies, held, capture);",
-    replace: "} { watch(ctx, bodies, held, capture);",
+    find: "} finally { detach(ctx, bodies, held, capture);",
+    replace: "} { detach(ctx, bodies, held, capture);",
   },
   {
     net: "fail-anywhere",

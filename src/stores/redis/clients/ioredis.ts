@@ -117,14 +117,14 @@ class IoredisServer implements ServerPort {
   }
 
   ask(words: readonly string[]): Promise<unknown> {
-    const { call = missing("call") } = this.client;
+    const { call = missingMethod("call") } = this.client;
     return call.apply(this.client, words as string[]);
   }
 }
 
 const none = (): void => {};
 
-function missing(name: string): () => Promise<never> {
+function missingMethod(name: string): () => Promise<never> {
   return () => Promise.reject(new Error(`the Redis client has no ${name}()`));
 }
 
@@ -240,7 +240,7 @@ export class IoredisPort extends IoredisServer implements ClientPort {
   /** Sends `SELECT` again: if Redis refused it, ioredis silently stays in database 0. */
   async askDatabase(): Promise<number | undefined> {
     const { database } = this;
-    const { select = missing("select") } = this.client;
+    const { select = missingMethod("select") } = this.client;
     return (await select.call(this.client, database)) === "OK" ? database : undefined;
   }
 

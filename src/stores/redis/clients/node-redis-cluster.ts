@@ -3,12 +3,12 @@ import { performance, setTimeout } from "../../../time.ts";
 import { type Address, listed, pauseBeforeConnect } from "./addresses.ts";
 import {
   advice,
+  callOptions,
   errorOf,
   listen,
   type NodeRedisClient,
   type NodeRedisOptions,
   NodeRedisServer,
-  neutral,
   ownOptions,
   type SingleClient,
   type SocketOptions,
@@ -25,7 +25,7 @@ import {
 } from "./port.ts";
 import { slotOf } from "./slots.ts";
 
-interface Node extends Address {
+interface ClusterNode extends Address {
   readonly address: string;
   readonly readonly?: boolean;
   /** `undefined` with `minimizeConnections` until a command needs it, and after it gave up. */
@@ -33,10 +33,10 @@ interface Node extends Address {
 }
 
 interface ClusterClient extends Omit<NodeRedisClient, "sendCommand" | "duplicate"> {
-  readonly slots: readonly ({ readonly master: Node } | undefined)[];
-  readonly masters: readonly Node[];
-  readonly replicas: readonly Node[];
-  readonly nodeByAddress: ReadonlyMap<string, Node>;
+  readonly slots: readonly ({ readonly master: ClusterNode } | undefined)[];
+  readonly masters: readonly ClusterNode[];
+  readonly replicas: readonly ClusterNode[];
+  readonly nodeByAddress: ReadonlyMap<string, ClusterNode>;
   readonly _options?: NodeRedisOptions & {
     readonly rootNodes?: readonly { readonly url?: string; readonly socket?: SocketOptions }[];
     readonly defaults?: NodeRedisOptions;
@@ -45,7 +45,7 @@ interface ClusterClient extends Omit<NodeRedisClient, "sendCommand" | "duplicate
     /** Asks for the table of slots, the nodes of the excluded addresses last. */
     rediscover?(startWith: undefined, excluded: ReadonlySet<string>): Promise<unknown>;
   };
-  nodeClient(node: Node): unknown;
+  nodeClient(node: ClusterNode): unknown;
   sendCommand(key: string, isReadonly: boolean, words: string[], options: object): Promise<unknown>;
   duplicate(options: object): ClusterClient;
 }
@@ -108,7 +108,7 @@ export class NodeRedisClusterPort implements ClientPort {
   }
 
   /** Looks for another master: node-redis does so only for a connection that came up once. */
-  #seek({ address }: Node): void {
+  #seek({ address }: ClusterNode): void {
     if (performance.now() - this.#soughtAt < silence.socketTimeout) return;
     this.#soughtAt = performance.now();
     this.#client._slots?.rediscover?.(undefined, new Set([address])).catch(() => {});
@@ -123,7 +123,7 @@ export class NodeRedisClusterPort implements ClientPort {
     return node?.readonly === true ? undefined : this.#readyServer(node);
   }
 
-  #readyServer(node: Node | undefined): NodeRedisServer | undefined {
+  #readyServer(node: ClusterNode | undefined): NodeRedisServer | undefined {
     return node?.client?.isReady ? this.#serverOf(node.client) : undefined;
   }
 
@@ -148,7 +148,7 @@ export class NodeRedisClusterPort implements ClientPort {
   }
 
   /** With `minimizeConnections`, the first command opens the connection to a master. */
-  #unopened(node: Node): ServerPort {
+  #unopened(node: ClusterNode): ServerPort {
     const opened = async () =>
       this.#serverOf((await this.#client.nodeClient(node)) as SingleClient);
     return {
@@ -185,7 +185,7 @@ export class NodeRedisClusterPort implements ClientPort {
   /** Sends any command for the key through the Cluster: the referral makes it ask for its slots. */
   #learn(key: string): Promise<unknown> {
     const words = ["EVAL", "return 1", "1", key];
-    const options = { ...neutral, timeout: 1_000 };
+    const options = { ...callOptions, timeout: 1_000 };
     const learned = () => {
       this.learning = undefined;
     };

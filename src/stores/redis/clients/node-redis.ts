@@ -53,7 +53,7 @@ export interface SingleClient extends Omit<NodeRedisClient, "sendCommand" | "dup
 }
 
 /** Options of each call, against the `commandOptions` that the application has given its client. */
-export const neutral: object = {
+export const callOptions: object = {
   // `WAIT` and `ASKING` rely on the order of the calls.
   asap: false,
   chainId: undefined,
@@ -233,7 +233,7 @@ export class NodeRedisServer implements ServerPort {
     this.#unsent.abort();
     this.#unsent = new AbortController();
     setMaxListeners(0, this.#unsent.signal);
-    this.#options = { ...neutral, abortSignal: this.#unsent.signal };
+    this.#options = { ...callOptions, abortSignal: this.#unsent.signal };
   }
 }
 

@@ -1,7 +1,7 @@
 import type { IoredisClient } from "./ioredis.ts";
 
 /** Where Redis is and who connects: the arguments of the command line's client. */
-export interface Place {
+export interface RedisPlace {
   readonly host: string;
   readonly port: number;
   /** A Unix socket, instead of host and port. */
@@ -24,7 +24,7 @@ export interface Place {
  * Opens the command line's client, which connects only once, so that a command can say why not.
  * In a file of its own: bundlers resolve even unused imports, and a shop may have node-redis alone.
  */
-export async function openIoredis(place: Place): Promise<IoredisClient> {
+export async function openIoredis(place: RedisPlace): Promise<IoredisClient> {
   const { Cluster, Redis } = await import("ioredis");
   const { host, port, username, password, database, keyPrefix, masterName, withinMs } = place;
   const { family, path } = place;

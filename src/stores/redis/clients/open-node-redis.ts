@@ -1,8 +1,8 @@
 import type { NodeRedisClient } from "./node-redis.ts";
-import type { Place } from "./open-ioredis.ts";
+import type { RedisPlace } from "./open-ioredis.ts";
 
 /** Opens the command line's client. In a file of its own: bundlers resolve even unused imports. */
-export async function openNodeRedis(place: Place): Promise<NodeRedisClient> {
+export async function openNodeRedis(place: RedisPlace): Promise<NodeRedisClient> {
   const { createClient, createCluster } = await import("redis");
   const { database, family, host, isCluster, keyPrefix, path, port, tls } = place;
   const socket = {

@@ -109,7 +109,7 @@ end
 return replies
 `);
 
-const once = /* lua */ `
+const onceLua = /* lua */ `
 ${acquire}
 ${isRecord}
 -- 22 dashes stand for no fingerprint, which is equal to any.
@@ -162,7 +162,7 @@ end
  */
 export const acquireOnceScript: string = sent(/* lua */ `
 ${common}
-${once}
+${onceLua}
 for i = 1, #KEYS / 2 do
   local owner_id = ARGV[3 * i + 4]
   local submission = ARGV[3 * i + 5]
@@ -188,7 +188,7 @@ return replies
  */
 export const lookUpScript: string = sent(/* lua */ `
 ${common}
-${once}
+${onceLua}
 for i = 1, #KEYS / 3 do
   local owner_id = ARGV[4 * i + 3]
   local submission = ARGV[4 * i + 4]
@@ -209,7 +209,7 @@ end
 return replies
 `);
 
-function head({ command, deadlineMs, floorUs }: CallSettings): (string | number)[] {
+function headOfCall({ command, deadlineMs, floorUs }: CallSettings): (string | number)[] {
   const { ttlMs, maxHoldMs, acquireTimeoutMs } = command.times;
   const tail = `${ttlMs}:${maxHoldMs}:${command.holder}:`;
   return [deadlineMs, 2 * acquireTimeoutMs, maxHoldMs, ttlMs, floorUs, tail];
@@ -219,7 +219,7 @@ export const acquireCommand: Command<LockRequest<AcquireReply>, AcquireReply> = 
   script: acquireScript,
   gatheredScript: gatheredForm(acquireScript),
   headLength: 2,
-  head,
+  head: headOfCall,
   add: ({ command }, keys, args) => {
     keys.push(command.key);
     args.push(command.ownerId);
@@ -244,7 +244,7 @@ export const lookUpCommand: Command<AcquireRequest, AcquireReply> = {
   ...acquireOnceCommand,
   script: lookUpScript,
   gatheredScript: gatheredForm(lookUpScript),
-  head: (settings) => head({ ...settings, deadlineMs: 0 }),
+  head: (settings) => headOfCall({ ...settings, deadlineMs: 0 }),
   add: (request, keys, args, recordKey) => {
     acquireOnceCommand.add(request, keys, args, recordKey);
     keys.push(toldKey(recordKey(request.command)));

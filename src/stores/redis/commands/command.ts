@@ -6,7 +6,7 @@ export const maxEntries = 100;
 /** A record may have 1 MiB and more, so a call has at most this many of them. */
 export const maxRecords = 16;
 
-type Word = string | number | Uint8Array;
+type Argument = string | number | Uint8Array;
 
 /** The part of a call that is equal for all its entries. */
 export interface CallSettings {
@@ -37,11 +37,11 @@ export interface Command<Request, Reply> {
   /** The texts of its replies may be bytes that are not UTF-8. */
   readonly repliesBytes?: true;
   /** Returns the ARGV that all entries of a call share, before their own. @defaultValue none */
-  head?(settings: CallSettings): Word[];
+  head?(settings: CallSettings): Argument[];
   add(
     request: Request,
     keys: string[],
-    args: Word[],
+    args: Argument[],
     recordKey: (command: LockCommand) => string,
   ): void;
   read(reply: EntryReply): Reply | NoAnswer;
