@@ -4,7 +4,7 @@ import { NoFingerprintError } from "./errors.ts";
 /** Deeper than any order, and far from the depth at which the recursion overflows the stack. */
 const maxDepth = 64;
 
-/** The longest text in which keys are sorted, in characters: to sort 1 MB takes 0.25 s. */
+/** The most characters in a sorted text, of strings and names alone: to sort 1 MB takes 0.25 s. */
 const maxSorted = 65_536;
 
 const tooLong = Symbol("longer than the sorted form");
@@ -12,7 +12,7 @@ const tooLong = Symbol("longer than the sorted form");
 /**
  * One text for all spellings of the same JSON: as `JSON.stringify`, with keys sorted by code unit
  * (RFC 8785). Bytes are `x` and base64, which is not JSON, so they equal no string and no array. In
- * a text of more than 65 536 characters, keys are in the order in which they were sent.
+ * a text of more than 65 536 characters, keys may be unsorted.
  * @throws NoFingerprintError for a value that JSON cannot show (`undefined`, a bigint, a `Map`, a
  * promise, an object that contains itself), and, with status 422, for nesting deeper than 64 levels
  * and for a number that is not finite, both of which the client has sent.
@@ -35,7 +35,7 @@ function sortedJson(value: unknown): string | undefined {
 }
 
 /**
- * @param sorted how many characters it may write before it throws; absent for unsorted keys.
+ * @param sorted how much more {@link take} may count before it throws; absent for unsorted keys.
  * @returns `undefined` for a value that JSON lacks: left out of an object, `null` in an array.
  */
 function print(value: unknown, depth: number, sorted?: { left: number }): string | undefined {
@@ -74,7 +74,7 @@ function take(sorted: { left: number } | undefined, length: number): void {
   if (sorted.left < 0) throw tooLong;
 }
 
-/** Whether a value contains bytes. Throws for each value for which `write` throws, in less time. */
+/** Whether a value contains bytes. Throws for each value for which `print` throws, in less time. */
 function hasBytes(value: unknown, depth: number): boolean {
   if (typeof value === "string" || value === null) return false;
   if (ArrayBuffer.isView(value)) return true;
@@ -89,8 +89,8 @@ function hasBytes(value: unknown, depth: number): boolean {
 }
 
 /**
- * The value that JSON writes. Refuses a value that JSON would write as a different one: both would
- * have one fingerprint.
+ * The value that JSON writes. Refuses a bigint, and a value that JSON would write as a different
+ * one: both would have one fingerprint.
  */
 function shownOf(value: unknown): unknown {
   const mayShow = typeof value === "bigint" || (typeof value === "object" && value !== null);
@@ -130,7 +130,7 @@ function tooDeep(value: object): NoFingerprintError {
   return new NoFingerprintError(text, { status: 422 });
 }
 
-/** Quotes as JSON.stringify does, in half the time where no character has to be escaped. */
+/** Quotes as JSON.stringify does, in half the time for ASCII in which nothing has to be escaped. */
 function quote(text: string): string {
   return /^[ !#-[\]-~]*$/.test(text) ? `"${text}"` : JSON.stringify(text);
 }

@@ -61,7 +61,7 @@ export class InvalidOptionError extends SubmitLockError {
   readonly code = "SUBMIT_LOCK_INVALID_OPTION";
 }
 
-/** A user id that is not well-formed text of 1 to 200 characters, a safe integer or a bigint. */
+/** A user id that is not well-formed text, a safe integer or a bigint, of 1 to 200 characters. */
 export class InvalidUserIdError extends SubmitLockError {
   override readonly name = "InvalidUserIdError";
   readonly code = "SUBMIT_LOCK_INVALID_USER_ID";
@@ -69,21 +69,21 @@ export class InvalidUserIdError extends SubmitLockError {
 
 /** Details of a {@link LockContendedError}. */
 export interface ContentionDetails {
-  /** The lock was held for the same submission. */
+  /** The lock or, with `SubmissionTable`, the row was held for this submission itself. */
   readonly sameSubmission?: boolean | undefined;
   /** There is no holder: the cooldown that the user's last lease left is not over. */
   readonly isCooldown?: boolean | undefined;
-  /** The key of the lock, where the error names one. */
+  /** The key of the lock, where the error has it. */
   readonly key?: string | undefined;
   /**
-   * `once` has waited, and the submission is no longer in flight: its work has failed, its process
-   * has died, or its lock was taken away. No value is kept, and a new call may run.
+   * `once` has waited, and the submission has ended without a kept answer: its work has failed, its
+   * process has died, or it let go of its lock. A new call may run: look for an effect first.
    */
   readonly hasEnded?: boolean | undefined;
 }
 
 /**
- * The key had another holder, a cooldown or another program's value: for `once` at its one try, for
+ * The key was not free, but had another holder, say, or a cooldown: for `once` at its one try, for
  * `withLock` until the end of `waitMs`. Or the same submission was in flight: `once` waited for it
  * for up to `waitMs`, `SubmissionTable` for its row.
  */
@@ -137,7 +137,8 @@ export class SubmissionMismatchError extends SubmitLockError {
 /**
  * From `once`: the submission was completed before, and no value of it can be returned. The value
  * was above 1 MiB, not JSON or left out in an outage, a guard or `lease.complete` kept an answer,
- * or the record is unreadable. From `SubmissionTable`: a row was committed without a value.
+ * or the record is unreadable. From `SubmissionTable`: a row was committed, without a value or
+ * with one that is not JSON.
  */
 export class AnswerUnavailableError extends SubmitLockError {
   override readonly name = "AnswerUnavailableError";
@@ -161,8 +162,8 @@ export class InvalidValueError extends SubmitLockError {
 }
 
 /**
- * The store gave no usable answer in time. `cause` is the store's error, if there is one, and may
- * have a text of Redis or the system; `message` never has.
+ * The store gave no usable answer in time. `cause`, or its `cause`, is the store's error, if there
+ * is one, and may have a text of Redis or the system; `message` never has.
  */
 export class LockUnavailableError extends SubmitLockError {
   override readonly name = "LockUnavailableError";
@@ -185,8 +186,8 @@ export class LockMisconfiguredError extends SubmitLockError {
 }
 
 /**
- * `close` was called: the lock takes no new work. As a `cause`: its time was over before Redis had
- * answered a complete.
+ * `close` was called: the lock takes no new work. In a message of `submit-lock:complete`: the time
+ * of `close` was over before Redis had answered.
  */
 export class LockClosedError extends SubmitLockError {
   override readonly name = "LockClosedError";
@@ -230,12 +231,13 @@ export class AnsweredTwiceError extends SubmitLockError {
 }
 
 /**
- * A guard cannot compare a request's payload with an earlier one, and the handler did not run.
+ * From a guard or `fingerprintOf`: a payload cannot be compared with an earlier one, or a guard finds
+ * no id in it. The handler did not run.
  *
  * - Status 500: no body parser ran before the guard, or it left an object that contains itself; a
  *   file is neither in memory nor hashed; `fingerprint` returned neither JSON nor text nor bytes;
- *   on fetch, the body was read before the guard.
- * - Status 415: no body parser took the request's content type.
+ *   on fetch, the body was read before the guard, or cannot be cloned.
+ * - Status 415: no body parser took the request's content type, neither JSON nor a form.
  * - Status 413: more than 1 000 files; with `submit-lock/fetch`, more than 1 MiB or 4 096 chunks.
  * - Status 422: the payload is nested deeper than 64 levels, or has a number that is not finite.
  */

@@ -15,7 +15,7 @@ export type ProblemCode =
   | "SUBMIT_LOCK_NO_FINGERPRINT";
 
 /**
- * The answer that a guard gives by default to a request that does not run: a problem document (RFC
+ * The answer that a guard gives by default to a request that it refuses: a problem document (RFC
  * 9457), or a page for a client that prefers HTML. Send its `headers` with an answer of your own.
  */
 export interface Problem {
@@ -42,16 +42,19 @@ export interface Anonymous extends Refused {
   readonly reason: "anonymous";
 }
 
-/** A 409. Unless a flag says otherwise, another submission of the user holds the lock. */
+/** A 409. Without a flag: the lock is not free, usually for another submission of the user. */
 export interface Contended extends Refused {
   readonly reason: "contended";
-  /** How long the key lives unless extended, in ms; `Infinity` for no string; 0 with `hasEnded`. */
+  /**
+   * How long the key lived, in ms, when the attempt ended; `Infinity` if it is not a string; 0 with
+   * `hasEnded` or `answerUnavailable`.
+   */
   readonly expiresInMs: number;
   /** The request repeats a submission that is in flight, has ended or was completed. */
   readonly sameSubmission: boolean;
   /** This submission was completed, but its answer was not kept, or this client cannot read it. */
   readonly answerUnavailable: boolean;
-  /** The guard waited, and the submission ended without an answer for it: a retry may run. */
+  /** The guard waited, and the submission ended without an answer to repeat: a retry may run. */
   readonly hasEnded?: boolean | undefined;
   /** `cooldownMs` is not over, or, on Koa, the second after an order whose client has left. */
   readonly isCooldown: boolean;
@@ -144,8 +147,8 @@ function refusalIn(error: unknown, depth = 0): AnySubmitLockError | undefined {
 }
 
 /**
- * @param audience with `isDerived` the id is the application's: no text asks the client for an
- * Idempotency-Key.
+ * @param audience with `isDerived` the id is the application's: only the text about an invalid
+ * Idempotency-Key names that header.
  */
 export function problemFor(
   code: ProblemCode,

@@ -1,6 +1,6 @@
 import { InvalidOptionError } from "./errors.ts";
 
-/** The longest `ttlMs`, and so the longest life of our locks and tombstones, in milliseconds. */
+/** The longest `ttlMs`, and so the longest expiry of our locks and tombstones, in milliseconds. */
 export const longestTtlMs = 300_000;
 
 export const longestCooldownMs = 60_000;
@@ -12,7 +12,7 @@ export const notARecord =
 /** A user and a password, or parameters that may hold them, of a URL or a connection string. */
 const mayHaveSecret = /:.*@|:\/\/.*\?|pass(word)?=/is;
 
-/** Describes a wrong value for a message: its text if that is short and no secret, or its kind. */
+/** Describes a wrong value for a message: a short text that is no URL with a secret, or its kind. */
 export function describe(value: unknown): string {
   if (typeof value === "string") {
     if (value.length <= 60 && mayHaveSecret.test(value)) return "a URL";

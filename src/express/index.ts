@@ -179,7 +179,7 @@ class ExpressCapture extends ResponseCapture {
   #hasAnswered = false;
   #hasFailed = false;
 
-  /** Notes what the handler sets, and that it answers, which Node will refuse. */
+  /** After a 5xx or 408, as of a time-out, notes the status that the handler sets, and its answer. */
   responseEnded(): void {
     const res = this.res as ServerResponse & Record<string, unknown>;
     let { statusCode } = res;
@@ -259,7 +259,7 @@ async function run(
     // End the lease later: `res.render` answers after a tick, and a retry must find that answer.
     held.detached(() => setTimeout(() => held.abandoned(), heldBackMs).unref());
   } else {
-    // The promise has settled without an answer, so a callback must be at work: keep the lock.
+    // A callback may be at work, without a promise or behind one without an answer: keep the lock.
     // Do not warn of a value that has listeners, such as a stream: it may be what answers.
     if (value !== undefined && typeof Object(value).on !== "function") {
       warnOnce(

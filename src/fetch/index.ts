@@ -245,7 +245,7 @@ function redirectOf(thrown: unknown): AnswerHead | undefined {
   }
 }
 
-/** @param answer a framework's own object. Elysia's has its status in `code`, and nothing else. */
+/** Whether a framework's own object has a status of 400 to 599, Elysia's as `code`. */
 function saysFailure(answer: unknown): boolean {
   try {
     const { code, status, statusCode = status } = Object(answer);

@@ -7,7 +7,7 @@ const maxBytes = 1_048_576;
 /** The most chunks of a body: Node's time to read a clone grows with the square of their number. */
 const maxChunks = 4_096;
 
-/** Without `except`, longer content is compared byte for byte: parsing 1 MiB blocks the process. */
+/** Without `except`, longer JSON and forms are compared as bytes: parsing 1 MiB blocks the process. */
 const maxParsed = 65_536;
 
 const remedy = "Set idempotency.fingerprint";

@@ -18,7 +18,7 @@ export function mayHaveBody(status: number): boolean {
 
 const isBun = "bun" in process.versions;
 
-/** Makes a body of kept bytes. On Bun those of a text must be one again to be `text/plain`. */
+/** Makes a body of kept bytes. On Bun only a string without a type is `text/plain` by itself. */
 export function bodyOf(bytes: Uint8Array<ArrayBuffer>, headers: Headers): string | typeof bytes {
   const isText = isBun && !headers.has("content-type") && isUtf8(bytes);
   return isText ? new TextDecoder("utf-8", { ignoreBOM: true }).decode(bytes) : bytes;

@@ -63,8 +63,8 @@ export interface GuardOptions<Source, Args extends unknown[], Result = unknown> 
   readonly onContended?: AnswerFunction<Args, Contended, Result> | undefined;
   /**
    * Without Redis: "reject" answers 503, "proceed" runs without a lock. But a repeat of an order
-   * that holds a lock in this process, or whose answer is not recorded yet, gets 503, as all do on a
-   * closed lock; and a `LockMisconfiguredError` goes to the error handler. @defaultValue "reject"
+   * that this process runs, records or has waited for gets 503, as all do on a closed lock; and a
+   * `LockMisconfiguredError` goes to the error handler. @defaultValue "reject"
    */
   readonly onUnavailable?:
     | "reject"

@@ -12,7 +12,7 @@ export interface Exchange {
   watch(): void;
   /** Notified whenever a member below may have changed. */
   watcher: { responseChanged(): void } | undefined;
-  /** The handler has ended the response, even after its client has left. */
+  /** The response was ended, by the handler or other code, even after its client has left. */
   readonly isAnswered: boolean;
   /** The client has left, or cannot read the rest of the response. */
   readonly clientLeft: boolean;

@@ -30,9 +30,10 @@ export interface IdempotencyOptions<Source> {
    */
   readonly submissionId?: ((source: Source) => string | NoId | Promise<string | NoId>) | undefined;
   /**
-   * Returns the content that must be equal on a retry: JSON, text, bytes, or a promise of them; else
-   * it is a `NoFingerprintError`. `{ except: ["captcha"] }`: query, body and files, without these
-   * top-level members of the body. @defaultValue those three for a key, none for `submissionId`
+   * Returns the content that must be equal on a retry: JSON, text, bytes, or a promise of them;
+   * else it is a `NoFingerprintError` (`undefined` beside `submissionId`: nothing is compared). `{
+   * except: ["captcha"] }`: query, body and files, without these top-level members of the body.
+   * @defaultValue those three for a key, none for `submissionId`
    */
   readonly fingerprint?:
     | ((source: Source) => unknown)

@@ -165,7 +165,7 @@ export class RequestLease {
     }
   }
 
-  /** Rule 15: a retry could run from now on, so what was answered, even in part, is recorded. */
+  /** Rule 15: once the lease is lost, a retry could run: records an answer to keep, even a part. */
   #recordNow(): void {
     const { lease, submission } = this;
     if (!this.#isHeld || submission === undefined || lease.remainingMs() > 0) return;
@@ -191,7 +191,7 @@ export class RequestLease {
       // The response is over, so only a warning is possible.
       warnOnce(
         "SUBMIT_LOCK_STORE_FAILED",
-        `idempotency.store failed, so this answer is not kept: ${textOfThrown(error)}`,
+        `idempotency.store failed, so this answer is not kept, and a retry runs: ${textOfThrown(error)}`,
       );
       return false;
     }

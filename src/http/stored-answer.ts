@@ -129,7 +129,7 @@ export function bodyToRepeat(body: Uint8Array, type: string): unknown {
   }
 }
 
-/** Headers by lower-case name, without a prototype except from {@link headersToRepeat}. */
+/** Headers by lower-case name and without a prototype, except from {@link headersToRepeat}. */
 export type Picked = Record<string, string | string[]>;
 
 /** Returns the headers named in `stored`. @param isLastOnly keeps a repeated name's last value. */

@@ -31,7 +31,7 @@ export class ContextCapture implements Capture {
   /** The answer of the context when everything downstream had settled. */
   #payload: (Head & AnswerToStore) | undefined;
   isDone = false;
-  /** Set if outer middleware has answered first: the body then, and a status that is set later. */
+  /** Set if the response ended before the handler: the body then, and a status that is set later. */
   #late: { readonly body: unknown; status?: number } | undefined;
   /**
    * The body when everything downstream had settled, if it was a web stream: `answer` looks whether

@@ -11,7 +11,7 @@ export interface AcquireMessage extends OfKey {
   readonly outcome: "acquired" | "contended" | "completed" | "mismatched" | "unavailable";
   /** How long the attempt took. Every duration of a message is in milliseconds. */
   readonly durationMs: number;
-  /** How many requests were sent: above 1 after a lost, late or refused reply, 0 if none was. */
+  /** How many requests were sent: above 1 if one was lost, late or refused, 0 if none was sent. */
   readonly copies: number;
   /** `acquired`: a reply was lost or late, so the acquire was sent again with the same owner id. */
   readonly confirmed: boolean;
@@ -45,19 +45,19 @@ export interface ReleaseMessage extends OfKey {
 }
 
 /**
- * The outcome of a complete. `recorded`: the answer is kept and the lock was released. `late`: the
+ * The outcome of a complete. `recorded`: the answer is kept, and released the lock. `late`: the
  * answer is kept, but the key no longer held the lease. `duplicate`: another run of the submission
- * had recorded its answer, so the submission ran twice. `expired`: Redis got the complete later than
- * `retainMs` after its call; nothing is kept. `unconfirmed`: nothing is known to be kept, because
- * Redis has not answered within 2 × `acquireTimeoutMs` + `ttlMs` of the call (it is sent on until
- * `maxHoldMs`), a foreign value is under the record's key, the lock was closed, or `release` was
- * called before.
+ * had recorded its answer, so the submission ran twice. `expired`: Redis got the complete later
+ * than `retainMs` after its call; nothing is kept. `unconfirmed`: nothing is known to be kept,
+ * because Redis has not answered within 2 × `acquireTimeoutMs` + `ttlMs` of the call (it is sent on
+ * until `maxHoldMs`, if that is longer), a foreign value is under the record's key, the lock was
+ * closed, or `release` was called before.
  */
 export type CompleteOutcome = "recorded" | "late" | "duplicate" | "expired" | "unconfirmed";
 
 /**
  * Published on `submit-lock:complete` once for each complete, at its end. The caller may have got
- * `unconfirmed` before: the complete is sent until `maxHoldMs` after its call. After an
+ * `unconfirmed` before: the complete may be sent until `maxHoldMs` after its call. After an
  * `unconfirmed` message the complete is not sent again.
  */
 export interface CompleteMessage extends OfKey {
@@ -95,7 +95,7 @@ export interface ForgetMessage extends OfKey {
 export interface LostMessage extends OfKey {
   readonly outcome: LostReason;
   readonly fencingToken: number | undefined;
-  /** From before the acquire was sent to the loss: `heldMs` elsewhere. */
+  /** From before the acquire was sent to the loss. Other messages call it `heldMs`. */
   readonly durationMs: number;
 }
 
@@ -111,7 +111,7 @@ export interface RetireMessage extends OfKey {
 
 /** Published on `submit-lock:replay` when a guard repeats an answer that was kept or told. */
 export interface ReplayMessage extends OfKey {
-  /** The submission's 22 characters: equal in the message of the complete that is repeated. */
+  /** The submission's 22 characters: equal in the message of the complete, if the answer is kept. */
   readonly submission: string | undefined;
   /** How long ago the submission was completed, in milliseconds. */
   readonly ageMs: number;
@@ -125,7 +125,7 @@ export interface ReplayMessage extends OfKey {
 export interface StoreMessage {
   /**
    * `away`: an attempt is unavailable, or a lease was not extended for `acquireTimeoutMs`. `back`:
-   * the store has answered, and no attempt was unavailable in the 2 × `acquireTimeoutMs` after that.
+   * the store has answered, and no attempt or extend failed in the 2 × `acquireTimeoutMs` after that.
    */
   readonly outcome: "away" | "back";
   /** `away`: since the first request without an answer. `back`: how long the outage was. */

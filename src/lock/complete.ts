@@ -17,7 +17,7 @@ export type OnCompleted = OnReport<CompleteOutcome>;
 
 /**
  * The most characters of all records that Redis has not answered. Above that, a record is kept
- * without its body: a retry does not run, and is refused unless the answer is a redirect.
+ * without its body: a retry does not run, and a guard refuses it unless the answer is a redirect.
  */
 const maxPendingLength = 8 * 1024 * 1024;
 
@@ -106,7 +106,11 @@ export class Completing extends UntilAnswered<CompleteRequest, CompleteReply, Co
   drop(): void {
     this.end(
       "unconfirmed",
-      (cause) => new LockClosedError("close() stopped sending an unanswered complete", { cause }),
+      (cause) =>
+        new LockClosedError(
+          "close() has waited long enough for an unanswered complete, so its answer may not be kept. Give close() a longer timeoutMs",
+          { cause },
+        ),
     );
   }
 

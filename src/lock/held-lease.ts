@@ -52,7 +52,7 @@ class Validity {
     this.renewed(startedAt);
   }
 
-  /** Called for each extend that succeeded, in any order. @param sentAt when it was sent. */
+  /** Called for the acquire, and each extend that succeeded, in any order. @param sentAt its send. */
   renewed(sentAt: number): void {
     const { maxHoldMs, ttlMs } = this.#times;
     this.silentSince = undefined;
@@ -95,7 +95,7 @@ export class HeldLease extends Timer {
   /** At the grant, a request of the acquire was still in flight: it may take the key once more. */
   readonly #mayBeRetaken: boolean;
   readonly #storeOffsetMs: number;
-  /** How far the lease's clock was ahead of the monotonic one at the send of the last extend. */
+  /** How far the lease's clock was ahead of the monotonic one when the last renewal was sent. */
   #aheadMs = 0;
   #lost: LockLostError | undefined;
   #isReleased = false;
@@ -150,7 +150,7 @@ export class HeldLease extends Timer {
   }
 
   /**
-   * Rule 7: loses the lease if its time is over, although its timer has not fired. A process that
+   * Rule 7: loses the lease from `notifyAt` on, although its timer has not fired. A process that
    * was stopped may run the handler before that timer, and the handler would place a second order.
    */
   look(): void {
@@ -295,7 +295,7 @@ export class HeldLease extends Timer {
     else this.#setTimer();
   }
 
-  /** Called when the work under a lost lease has ended, after its complete or release. */
+  /** Called before each release and complete: the work has ended, and a lost lease's trace with it. */
   orderEnds(): void {
     if (this.#lost === undefined) return;
     this.#unwatch();

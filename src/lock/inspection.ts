@@ -19,14 +19,14 @@ export type Inspection = (
   readonly outlived?: readonly OutlivedOrder[];
 };
 
-/** An order that has outlived its lock. Shown until it ends, for an hour at most. */
+/** An order that has outlived its lock. Shown until it ends, or an hour after the user's last one. */
 export interface OutlivedOrder {
   /** The process that has taken its lock, such as `web-3:4711`. */
   readonly holder: string;
   readonly reason: LostReason;
   /** How long ago it took its lock. */
   readonly takenMs: number;
-  /** How long ago that lock ran out. */
+  /** How long ago that lock ended. */
   readonly endedMs: number;
 }
 
@@ -38,7 +38,10 @@ export interface HeldInspection {
   readonly holder: string;
   /** The lock's age. `undefined`, like `renewedMs` and `endsInMs`, if the value has no times. */
   readonly heldMs: number | undefined;
-  /** How long ago it was renewed; much more than `ttlMs` / 3 means that renewals are missing. */
+  /**
+   * How long ago it was taken or renewed; much more than `ttlMs` / 3 means that renewals are missing,
+   * unless `maxHoldMs` are nearly over.
+   */
   readonly renewedMs: number | undefined;
   /** How long until the key runs out unless it is renewed. */
   readonly expiresInMs: number;

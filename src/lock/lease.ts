@@ -46,7 +46,7 @@ export type SubmissionAttempt =
       /** The submission was completed before, also by `once`: nothing was acquired. */
       readonly outcome: "completed";
       readonly answer: StoredAnswer;
-      /** How long ago it was completed by the store's clock, in milliseconds. */
+      /** How long ago it was completed by the store's clock, in ms; 0 if it is `unreadable`. */
       readonly ageMs: number;
     }
   | {
@@ -119,7 +119,7 @@ export type LockedWork<Result> = (lease: Lease) => Result | PromiseLike<Result>;
 /** Options of `release` and `complete`. */
 export interface ReleaseOptions {
   /**
-   * For how long after the end of this lease every acquire for the user is contended, in ms; 0 to
+   * For how long after the end of this lease no acquire gets the user's lock, in ms; 0 to
    * 60 000. Only a lease that is still held leaves a cooldown. @defaultValue 0
    */
   readonly cooldownMs?: number | undefined;

@@ -33,7 +33,7 @@ export function lookedAt(signal: AbortSignal, look: () => void): void {
   });
 }
 
-/** How long, in ms, `inspect` shows an order that has outlived its lock and never ends. */
+/** How long, in ms, the traces of a user's outlived orders are kept after the last one. */
 const outlivedMs = 3_600_000;
 
 /** Rule 19: makes `inspect` show an order without a lock. @param endedAtMs the store's time. */

@@ -72,7 +72,7 @@ export interface LockStats {
   readonly attempting: number;
   /** Leases that are not lost, and for which neither `release` nor `complete` was called. */
   readonly held: number;
-  /** Releases, retires and completes not yet answered; without releases that are misconfigured. */
+  /** Releases, retires and completes that have not ended, without releases that are misconfigured. */
   readonly retiring: number;
   /** Requests and calls of `once` that wait for a run of their submission; at most 1 000 in all. */
   readonly waiting: number;
@@ -190,7 +190,8 @@ export async function check(
     else held.release(ended);
   });
   if (extended instanceof Error) throw extended;
-  const whyGone = "Redis lost or evicted its key, or another program wrote it";
+  const whyGone =
+    "Redis lost or evicted its key, or another program wrote it. Set maxmemory-policy noeviction, and a keyPrefix of its own";
   if (extended.kind !== "done") {
     throw new LockUnavailableError(
       `check() could not extend its test lock (${extended.kind}): ${whyGone}`,
@@ -207,8 +208,8 @@ export async function check(
 }
 
 /**
- * Sends the same request until one copy is answered or rejected, for up to `acquireTimeoutMs`. Two
- * copies may be executed: a second look, inspect or extend changes nothing, a second free or forget
+ * Sends the same command until one request is answered or rejected, up to `acquireTimeoutMs`. Two
+ * requests may be executed: a second look, inspect or extend changes nothing, a second free or forget
  * finds what the first has left, or a newer lock or record.
  */
 async function ask<Reply extends { readonly kind: string }>(

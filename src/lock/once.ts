@@ -89,7 +89,7 @@ export async function once<Value>(
         attempt.inFlight,
       );
     case "told":
-      // The run was a guard's, and has told its HTTP answer, which is not a value of `once`.
+      // The run has told an HTTP answer, as a guard's does, which is not a value of `once`.
       throw contendedError({ expiresInMs: 0, sameSubmission: true, hasEnded: true }, "");
   }
 }
@@ -217,7 +217,9 @@ async function tryUntil(
     } else if (isOver) {
       const { expiresInMs, isCooldown } = came;
       const other = `could not take the lock: it has another holder${ownHolder(runtime, key)}`;
-      const why = isCooldown ? "could not take the lock: its cooldown is not over" : other;
+      const why = isCooldown
+        ? "could not take the lock: its cooldown is not over. Try again after expiresInMs"
+        : other;
       throw new LockContendedError(why, expiresInMs, { isCooldown, key });
     }
     await pauseBeforeRetry(round, endsAt);

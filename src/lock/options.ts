@@ -28,12 +28,12 @@ export interface SubmitLockOptions {
   readonly maxHoldMs?: number | undefined;
   /**
    * How long one attempt may take, all its requests included. 20 to `ttlMs` / 2.
-   * @defaultValue the smaller of 1 000 (or twice a longer `commandTimeoutMs`) and `ttlMs` / 2
+   * @defaultValue the larger of 1 000 and twice a given `commandTimeoutMs`, but at most `ttlMs` / 2
    */
   readonly acquireTimeoutMs?: number | undefined;
   /**
    * How long a command may stay unanswered before it is sent again, on another connection. For an
-   * extend at least `ttlMs` / 15; `lookUp` is not sent again. 10 to `acquireTimeoutMs` / 2.
+   * extend at least `ttlMs` / 15; `lookUp` ends then. 10 to `acquireTimeoutMs` / 2.
    * @defaultValue the smaller of 200 and `acquireTimeoutMs` / 2
    */
   readonly commandTimeoutMs?: number | undefined;
@@ -46,7 +46,7 @@ export interface SubmitLockOptions {
   readonly keyPrefix?: string | undefined;
   /**
    * Returns the key of a user, for a shop that moves here from a lock with keys of its own. A key
-   * begins with `keyPrefix` (then its last character may be any), has at most 512 bytes, and no
+   * begins with `keyPrefix` (whose last character may then be any), has at most 512 bytes, and no
    * whitespace, braces, control or format characters. It is checked at each call. `check` and the
    * commands also pass ids that are not users. **Different users need different keys: the shop must
    * ensure that**, because the lock cannot notice. If the client's prefix has a hash tag, no key
@@ -62,8 +62,9 @@ export interface SubmitLockOptions {
    */
   readonly holder?: string | undefined;
   /**
-   * Encrypts kept answers and values (AES-256-GCM), and makes ids and fingerprints HMACs. The user's
-   * id in the key, the holder's name and all times stay readable. @defaultValue none: plain bytes
+   * Encrypts kept answers and values (AES-256-GCM), and makes submissions' ids and fingerprints
+   * HMACs, unless `idKey` is `false`. The user's id in the key, the holder's name and the lock's
+   * times stay readable. @defaultValue none: plain bytes
    */
   readonly seal?: SealOptions | undefined;
 }

@@ -11,7 +11,7 @@ export type AnswerHeaders = Readonly<Record<string, string | readonly string[]>>
 export interface StoredAnswer {
   /** 100 to 599. */
   readonly status: number;
-  /** An object without a prototype. */
+  /** An object, without a prototype if it has any. */
   readonly headers: AnswerHeaders;
   /** `undefined` where the body was not kept; a body without bytes is an empty array. */
   readonly body?: Uint8Array | undefined;
@@ -88,7 +88,7 @@ type Place = Pick<CallerCommand, "key" | "submission"> & Partial<Pick<CallerComm
  * description is JSON with short names, because a shop keeps millions: `s` is the status, `t` the
  * store's time, `h` the headers, `b` the body's length in bytes, absent without a body. With `v`,
  * the body is the value of `once` as JSON, empty for `undefined`. With a seal, all behind the head
- * is encrypted, and `i` is the submission's id, of which the store has only an HMAC.
+ * is encrypted, and `i` is the submission's id, of which the store usually has only an HMAC.
  * @returns without a seal, text where the body is text or absent: clients write text faster.
  */
 export function encodeRecord(
@@ -130,7 +130,7 @@ export interface ReadRecord {
   /** When the answer was recorded, by the store's clock in ms; 0 where nothing can be read. */
   readonly createdMs: number;
   readonly answer: StoredAnswer;
-  /** The submission's id. Only a sealed record contains it: the key of one has only its HMAC. */
+  /** The submission's id. Only a sealed record contains it: its key usually has only an HMAC. */
   readonly id?: string | undefined;
 }
 

@@ -12,7 +12,7 @@ import {
 } from "./runtime.ts";
 import type { LockRequest, NoAnswer, OwnedReply, RecordBytes, ReleaseRequest } from "./store.ts";
 
-/** The pause, in ms, after `unsent`, a lost connection, or an answer to a retire. */
+/** From a send to the next, in ms, after `unsent`, a lost connection, or an answer to a retire. */
 const retryEveryMs = 50;
 
 /** The longest pause, in ms, after errors of the server: 50, 100, 200, … up to this. */
@@ -67,7 +67,7 @@ export abstract class UntilAnswered<
   #notBefore = 0;
 
   /**
-   * The caller waits for `reportAfterMs`; the request is sent again until `giveUpAfterMs`.
+   * The caller waits for `reportAfterMs`; the command is sent again until `giveUpAfterMs`.
    * @param isValid whether the lease could still be valid.
    */
   constructor(
@@ -91,7 +91,7 @@ export abstract class UntilAnswered<
     this.#onReport = onReport;
   }
 
-  /** Rule 8: a lock that is gone before its lease can end counts as let go by an earlier try. */
+  /** Rule 8: after a lost try, a lock gone before its lease can end was let go by that try. */
   protected get hasLetGo(): boolean {
     return this.#isAmbiguous && this.#isValid();
   }

@@ -107,7 +107,7 @@ interface Waiter {
   readonly fail: (error: unknown) => void;
 }
 
-/** Looks up one submission for all callers of this process that wait for it. */
+/** Looks up one submission for all callers of this lock that wait for it. */
 export class Watch {
   readonly waiters: Set<Waiter> = new Set();
   /** The first caller's contended attempt: callers beyond `mostWaiting.forOne` get it at once. */
@@ -164,7 +164,7 @@ export class Watch {
       // If the holder is another run, the waiter's has told nothing: wait for the new one.
       for (const waiter of this.waiters) if (waiter.run === run) waiter.run = seen.holderId ?? run;
     } else if (seen.outcome !== "unknown") {
-      // A caller that came later, or waits for a later run, learns nothing from this look.
+      // A caller that came later learns nothing here. `told` and `none` are about one run alone.
       const isTold = seen.outcome === "told" || seen.outcome === "none";
       this.#settle(seen, (each) => each.since <= lookedAt && (!isTold || each.run === run));
     }
@@ -307,7 +307,8 @@ export async function acquireOrWait(
     if (seen.outcome === "in-flight") return attempt;
     if (seen.outcome === "none") return { ...attempt, expiresInMs: 0, hasEnded: true };
     if (seen.outcome !== "unknown") return seen;
-    const why = "the store did not say whether the same submission has ended";
+    const why =
+      "the store did not say whether the same submission has ended. Ask again in a moment";
     return { outcome: "unavailable", cause: new LockUnavailableError(why), isRepeat: true };
   } catch (error) {
     if (!(error instanceof LockClosedError)) throw error;

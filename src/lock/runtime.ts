@@ -96,7 +96,7 @@ export class LockRuntime {
   readonly waiting: WaitGroup = new WaitGroup();
   /** The look-ups for callers that wait for a submission, by key, submission and content. */
   readonly watches: Map<string, Watch> = new Map();
-  /** Attempts under way, by key, submission and content: a repeat during an attempt shares it. */
+  /** Attempts of `acquireOrWait`, by key, submission and content: a repeat during one shares it. */
   readonly attempts: Map<string, Promise<Parameters<OnEnd>>> = new Map();
   pendingRecordLength = 0;
   /** `close` has waited long enough: a lease that is acquired now is released at once. */
@@ -119,8 +119,8 @@ export class LockRuntime {
   }
 
   /**
-   * Rule 14: live leases and their repeats get `timeoutMs`. Retires get `2 × acquireTimeoutMs`;
-   * completes as well, and what is left of `timeoutMs`.
+   * Rule 14: live leases and their repeats get `timeoutMs`. Then releases and retires get
+   * `2 × acquireTimeoutMs`; completes as well, or what is left of `timeoutMs`, if that is longer.
    */
   async drain(timeoutMs: number): Promise<void> {
     const endsAt = performance.now() + timeoutMs;

@@ -8,18 +8,19 @@ import type { Inspection } from "./inspection.ts";
 
 export type * from "./inspection.ts";
 
-/** The times of one `SubmitLock`, in ms. A lock has one such object: a store may group by it. */
+/** The times of one `SubmitLock`, in ms. A lock's calls share the object: a store may group by it. */
 export interface LockTimes {
   /** How long a key lives after an acquire and after an extend. */
   readonly ttlMs: number;
   /**
-   * The longest time for which a lease is extended, or a complete sent again; also the life that an
-   * acquire gives to a text of another program that has no expiry.
+   * The longest time for which a lease is extended, or a complete sent again, at least 2 ×
+   * `acquireTimeoutMs` + `ttlMs`; also the life that an acquire gives to another program's text
+   * without an expiry.
    */
   readonly maxHoldMs: number;
   /** How long one attempt may take, and how long after its send an acquire may be executed. */
   readonly acquireTimeoutMs: number;
-  /** The least time without an answer after which a command is sent again. */
+  /** The time without an answer after which a command is sent again, if no connection came up. */
   readonly commandTimeoutMs: number;
 }
 
@@ -67,8 +68,8 @@ export type RecordBytes = string | Uint8Array;
 
 export interface ReleaseRequest extends LockRequest<OwnedReply> {
   /**
-   * The end of a cooldown, in the store's time: until then the key is not deleted, and refuses
-   * every acquire. In whole ms, the same in every copy of the request; 0 for no cooldown.
+   * The end of a cooldown, in the store's time: until then the key is not deleted, and no acquire
+   * takes it. In whole ms, equal in every copy until one is answered; 0 for none, and after that.
    */
   readonly cooldownUntilMs: number;
   /**
@@ -141,7 +142,7 @@ export interface ToldAnswer extends Answered<"told"> {
 }
 
 export interface MismatchedAnswer extends Answered<"mismatched"> {
-  /** `true` if that submission is still being processed, `false` if it was completed. */
+  /** Whether the one with the other fingerprint is being processed; `false`: it was completed. */
   readonly inFlight: boolean;
 }
 
@@ -182,7 +183,7 @@ export type NoAnswer =
   | {
       readonly kind: "unknown";
       readonly cause: Error;
-      /** The store sent an error, not silence: a complete or release is sent again ever more rarely. */
+      /** The store sent an error: a complete or release then pauses, longer each time, up to 1 s. */
       readonly isAnswered?: true;
     };
 
@@ -241,7 +242,7 @@ export type FreeReply = FreeAnswer | NoAnswer;
 export type ForgetReply = Answered<"forgotten" | "inFlight" | "changed" | "absent"> | NoAnswer;
 
 /**
- * - `recorded`: the record is written, by this request or an earlier copy; the key was released.
+ * - `recorded`: the record is written, by this request, which released the key, or an earlier copy.
  * - `late`: the record is written, but the key no longer held this owner id.
  * - `expired`: this request was executed at or after the record's expiry; nothing was recorded.
  * - `duplicate`: another owner id has recorded an answer of the same submission: it ran twice.
@@ -279,8 +280,8 @@ export interface LockStore {
   inspect?(request: InspectRequest): void;
   /**
    * Writes one request of the free, in one atomic step. A lease with the id becomes a tombstone
-   * with its owner id and expiry (at most its `ttlMs`): its holder's next extend finds it, and it
-   * refuses each acquire. A cooldown, a value that begins with no UUID or, with `now`, any value with
+   * with its owner id and expiry (at most its `ttlMs`): its holder's next extend finds it, and no
+   * acquire takes the key. A cooldown, a value that begins with no UUID or, with `now`, any value with
    * the id is deleted. A tombstone is `freed` again. Without this, `free` is an `InvalidOptionError`.
    */
   free?(request: FreeRequest): void;

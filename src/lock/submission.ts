@@ -23,7 +23,7 @@ export interface Submission {
   readonly retainMs?: number | undefined;
 }
 
-/** Identifies a submission in a database. A job gets a guard's only by the guard's `submission.id`. */
+/** Identifies a submission in a database. For a request's own, pass its `submission.id` to `identify`. */
 export interface SubmissionIdentity {
   /** 22 characters, made of the user and the submission's id. */
   readonly id: string;
@@ -71,7 +71,7 @@ export function hash22(text: string): string {
 
 /**
  * The fingerprint of a content, for `once` and `acquire`: 22 characters, equal for equal JSON. Above
- * 65 536 characters, the order of an object's members counts. With the `submission.id` of a guarded
+ * 65 536 characters, the order of an object's members may count. With the `submission.id` of a guarded
  * request, pass its `submission.fingerprint` instead: it covers query and files, too.
  *
  * @example

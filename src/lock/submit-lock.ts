@@ -49,7 +49,7 @@ export function isSubmitLock(value: unknown): value is SubmitLock {
   return typeof value === "object" && value !== null && lockBrand in value;
 }
 
-/** One lock for each user: one holder at a time; every other attempt is contended at once. */
+/** One lock for each user: one holder at a time; no other attempt gets it, or waits for it. */
 export class SubmitLock {
   /** How the key of each lock begins, before the user id. */
   readonly keyPrefix: string;
@@ -78,7 +78,7 @@ export class SubmitLock {
   /**
    * One attempt to take the user's lock. Settles within `acquireTimeoutMs`, and never rejects
    * because of Redis or another holder.
-   * @throws InvalidUserIdError (as a rejection) for an invalid user id.
+   * @throws as `keyFor` does (as a rejection).
    */
   acquire(userId: UserId): Promise<Attempt>;
   /**
@@ -217,9 +217,9 @@ export class SubmitLock {
    * Resolves if the lock can do its work: two throwaway locks are acquired, extended and released;
    * with `submissions` one of them is completed. For boot and readiness checks. Publishes no message.
    *
-   * It takes three round trips with two keys, fine every few seconds, and rejects when one of them
-   * has no answer within `acquireTimeoutMs`. For the end of an outage, listen to `submit-lock:store`.
-   * @throws LockUnavailableError, LockMisconfiguredError or LockClosedError, as a rejection.
+   * It takes three round trips, fine every few seconds, and rejects when one of them has no answer
+   * within `acquireTimeoutMs`. For the end of an outage, listen to `submit-lock:store`.
+   * @throws LockUnavailableError, LockMisconfiguredError, LockClosedError, InvalidOptionError.
    */
   async check(options: CheckOptions = {}): Promise<void> {
     checkOptionNames("check", options, ["submissions"]);
@@ -255,9 +255,9 @@ export class SubmitLock {
 
   /**
    * Takes the lock away from the holder with `id`. The holder is notified by its next extend (its
-   * `signal` aborts, reason `freed`), and the key refuses every acquire for `freeInMs`, the rest of
-   * the lease's life. A cooldown and a foreign value that does not begin with a UUID are deleted at
-   * once. A second call is `freed` again, or `already-free`. Settles within `acquireTimeoutMs`.
+   * `signal` aborts, reason `freed`; with `now` `overtaken`), and no acquire takes the key for
+   * `freeInMs`, the rest of its life. A cooldown and a foreign value that begins with no UUID are
+   * deleted at once. A second call is `freed`, `already-free` or `changed`.
    * @throws InvalidUserIdError, InvalidOptionError for invalid arguments or a store without `free`.
    * @throws as `inspect` does; after a LockUnavailableError the lock may have been freed.
    */
@@ -266,9 +266,9 @@ export class SubmitLock {
   }
 
   /**
-   * Deletes the kept answer of a submission, so that its next retry runs: for a wrong answer that
-   * was kept. A complete that Redis has not answered yet may write the answer again, until
-   * `maxHoldMs` after its call. Settles within 2 × `acquireTimeoutMs` (with `seal` twice that).
+   * Deletes the kept answer of a submission, so that its next retry runs: for a wrong answer. A
+   * complete that Redis has not answered may write it again, until `maxHoldMs`, or 2 ×
+   * `acquireTimeoutMs` + `ttlMs`, after its call. Settles within 2 × (with `seal` 4 ×) the former.
    * @throws as `free` does; after a LockUnavailableError the answer may have been forgotten.
    */
   async forget(userId: UserId, options: ForgetOptions): Promise<ForgetResult> {
@@ -282,11 +282,11 @@ export class SubmitLock {
   }
 
   /**
-   * Ends this lock: new attempts are unavailable at once; leases, and calls that wait for the end of
-   * a submission, go on until `timeoutMs` are over (then leases are lost); completes and retires get
-   * `2 × acquireTimeoutMs` then, and completes the rest of `timeoutMs`. Connections are closed only
-   * if the store opened them itself. Never rejects because of Redis; a second call waits for the
-   * first.
+   * Ends this lock: new attempts are unavailable at once; leases, and calls that wait for the end
+   * of a submission, go on until `timeoutMs` are over (then leases are lost); releases and
+   * completes get `2 × acquireTimeoutMs` then, or completes the rest of `timeoutMs`, if that is
+   * longer. Connections are closed only if the store opened them itself. Never rejects because of
+   * Redis; a second call waits for the first.
    * @throws InvalidOptionError, as a rejection.
    */
   async close(options: CloseOptions = {}): Promise<void> {

@@ -233,7 +233,8 @@ export class ResponseCapture implements Capture {
   /**
    * Whether an end to a client that has left is that of the whole answer, and not of a handler that
    * stops when it sees that. All of the body comes with the end, or has the length that was declared,
-   * or is written on and on. Without a body, only a redirect and a `Location` are whole.
+   * or is written on and on. Without a body, a head is whole that has no type, and is
+   * of a redirect or has a `Location`.
    */
   #isWhole(last: unknown): boolean {
     const length = "content-length";

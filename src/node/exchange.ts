@@ -15,8 +15,8 @@ const pollEveryMs = 1_000;
 const pollTimers = new TimerWheel<NodeExchange>(100, false);
 
 /**
- * A request and a response of Node.js. Watches when the response is over: `isAnswered` when the
- * handler has ended it, `clientLeft` when its connection or stream has closed without that.
+ * A request and a response of Node.js. Watches when the response is over: `isAnswered` when
+ * code has ended it, `clientLeft` when its connection or stream has closed without that.
  *
  * No single event shows that (Node 20, 22 and 24, HTTP/1 unless said otherwise):
  *

@@ -14,7 +14,7 @@ export interface RequestContent {
   readonly url: string;
   /** The body as a parser has left it; `undefined` if none has. */
   readonly body: unknown;
-  /** Whether a parser has set `body`; except on Fastify, even to `undefined`, for another type. */
+  /** Whether a parser has set `body`: on Express and Koa also to `undefined`, for a type it leaves. */
   readonly hasParser: boolean;
   /** The values of all properties in which parsers leave files; `undefined` where none are. */
   readonly files: readonly unknown[];
@@ -23,7 +23,7 @@ export interface RequestContent {
 /** The most files of a request: to hash 10 000 would block the process for a quarter of a second. */
 const maxFiles = 1_000;
 
-/** Types that every parser takes. If `body` is not set, no parser is mounted before the guard. */
+/** Types that applications parse. If `body` is not set, no parser is mounted before the guard. */
 const usualTypes = /^application\/(?:json|x-www-form-urlencoded)\b/i;
 
 export function contentAdapter<Source>(
