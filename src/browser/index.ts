@@ -38,8 +38,8 @@ export interface SubmitOnceOptions {
 /** Why and when a request is sent again. */
 export interface Waiting {
   /**
-   * `network`: no answer. `in_flight`: this order or another one of the user is being placed.
-   * `unavailable`: another refusal that passes.
+   * `network`: no answer. `in_flight`: this order or another one of the user is being placed, or
+   * has just ended. `unavailable`: another refusal that passes.
    */
   readonly reason: "network" | "in_flight" | "unavailable";
   /** How often the request was sent. */
@@ -76,7 +76,7 @@ const flights = new Map<string, Join>();
  * a lost connection, 408, 425, 429, 502, 503, 504, 520 to 529, 409 `idempotency_in_flight` and
  * `submit_contended`, and a 409 with `Retry-After` and no code, but not after 503
  * `submit_lock_lost`. Behind a guard with `idempotency`, all tries are one order; without one, each
- * try is an order. Calls share a request under way if method, URL, content headers and body are the
+ * try is an order. Calls share a request under way if id, method, URL, content headers and body are the
  * same; other content has another id, unless the page gives a name or an id. The id is kept over
  * reloads, until 2xx, 3xx, or a 4xx before which no try is in doubt, other than 401 and the guard's
  * refusals of an order that may exist. Disable the button until then: without an id of the page, a

@@ -107,7 +107,9 @@ export async function answers({ args, terminal, open }: Context): Promise<undefi
   }
   if (found.some(({ answer }) => answer.unreadable === "sealed with another key")) {
     lines.push(
-      "Sealed answers are opened with the shop's own lock: give its module with --config.",
+      args.has("config")
+        ? "The lock of --config does not have the key that has sealed these: add it to its seal.keys."
+        : "Sealed answers are opened with the shop's own lock: give its module with --config.",
     );
   }
   terminal.print(end === "" ? lines : [...lines, end]);

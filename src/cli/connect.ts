@@ -195,7 +195,7 @@ async function fromConfig(file: string, args: Arguments): Promise<CliTarget> {
   }
   if (loaded === undefined) {
     const text = `--config: ${file} has not loaded within ${loadedWithinMs / 1_000} s`;
-    throw new CliError(`${text}. Does it await its connection to Redis? Leave that to the lock`);
+    throw new CliError(`${text}. Does it await its connection to Redis? Let it not wait for that`);
   }
   // In a module compiled to CommonJS, `export default` is one level deeper.
   if (hasMembers(loaded.default, ["default"])) loaded = loaded.default as typeof loaded;

@@ -65,12 +65,12 @@ free --stranded, without a user, deletes the locks that an older program has lef
   --budget <time>          look for at most this long; default 10min
 `,
   list: `list
-Lists the locks, the longest held first. Needs +scan.
+Lists the locks, those that may hang and the longest held first. Needs +scan.
 
   --state <state,…>        only these: working, silent, unknown, freed, cooldown, foreign
   --older <time>           only locks held at least this long, such as 30s, or of unknown age
-  --limit <count>          show at most this many locks; default 100
-  --budget <time>          look for at most this long; default 10s
+  --limit <count>          of each prefix, show at most this many locks; default 100
+  --budget <time>          look at each prefix for at most this long; default 10s
   --no-ids                 leave the user ids out
 `,
   watch: `watch <user>
@@ -99,25 +99,25 @@ Deletes one kept answer: the next retry of that order runs.
 Checks Redis for settings that lose or refuse locks, and suggests fixes.
 
   --ttl <time>             the ttlMs of the lock; default 10s
-  --budget <time>          look at keys for at most this long; default 2s
+  --budget <time>          each look at the keys of a prefix takes at most this long; default 2s
 `,
 };
 
-const commonHelp = `  --prefix <text>          the lock's keyPrefix; list and doctor take several; default lock:submit:
+const commonHelp = `  --prefix <text>          the lock's keyPrefix, repeatable without a user; default lock:submit:
   --json                   JSON on stdout, times in milliseconds
   --help                   this text
 
 Where Redis is:
-  --url <url>              redis://user:password@host:port/db (TLS: rediss://); default $REDIS_URL
-                           or the path of a Unix socket; ?family=0 for IPv4 and IPv6
+  --url <url>              redis://user:password@host:port/db (TLS: rediss://), or the path of a
+                           Unix socket; ?family=0 for IPv4 and IPv6; default $REDIS_URL
   --cluster                the URL is of a node of a Cluster
   --sentinel <host:port,…> the Sentinels; user, password and db are those of the URL
   --master <name>          the master's name at the Sentinels
   --tls-ca <file>          the certificate authority of a server that uses TLS, as PEM
   --ioredis-prefix <text>  the keyPrefix of the shop's Redis client
   --config <file>          a module that default-exports the shop's SubmitLock, instead of a URL;
-                           list, answers, forget and doctor also need its client as the export
-                           \`redis\`; sealed answers are opened by its lock alone`;
+                           list, answers, forget, doctor and --stranded also need its client as
+                           the export \`redis\`; sealed answers are opened by its lock alone`;
 
 export function helpOf(name?: string): string[] {
   if (name !== undefined) {
@@ -132,7 +132,7 @@ export function helpOf(name?: string): string[] {
     ...[`${program} <command> [options]`, "", ...about, ""],
     `Where Redis is: REDIS_URL or --url; see ${program} <command> --help.`,
     `The version: ${program} --version.`,
-    "Exit codes: 0 done, 1 a failure, another holder or run, or no record was found,",
+    "Exit codes: 0 done, 1 a failure, another holder or run, or no record in a key, was found,",
     "  2 usage or no client, 3 Redis silent for 2 s or unable to serve now, 4 not permitted.",
   ];
 }

@@ -29,7 +29,7 @@ interface ServerReport {
 }
 
 interface Finding {
-  /** `fail`: now orders fail, or data is lost. `warn`: they may later. `unknown`: not checked. */
+  /** `fail`: orders fail, or locks or answers can get lost. `warn`: less. `unknown`: not checked. */
   readonly level: "ok" | "warn" | "fail" | "unknown";
   readonly check: string;
   readonly text: string;

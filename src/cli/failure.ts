@@ -59,6 +59,7 @@ const sentences: readonly (readonly [RegExp, code: number, sentence: string])[] 
   [/\bMISCONF\b/, noRedis, " cannot save to its disk, and refuses writes. Its log has the reason."],
   [/\bNOREPLICAS\b/, noRedis, " has too few replicas (min-replicas-to-write), and refuses writes."],
   [/\b(LOADING|MASTERDOWN)\b/, noRedis, " is not ready yet. Try again in a moment."],
+  [/^check\(\) could not|unexpected reply/, noRedis, " answered, and not as a lock needs it."],
   [/\bBUSY\b/, noRedis, " runs a script. SCRIPT KILL ends one that has written nothing."],
   [
     /Connection is closed|ECONNRESET|closed unexpectedly/,
@@ -67,7 +68,7 @@ const sentences: readonly (readonly [RegExp, code: number, sentence: string])[] 
   ],
 ];
 
-/** Turns any error into a sentence and an exit code. `at` names the Redis that was asked. */
+/** Turns an error into a sentence and an exit code. `at` names the Redis that was asked. */
 export function toCliError(error: unknown, at: string): CliError {
   if (error instanceof CliError) return error;
   // A defect of this program must not look like a failure of Redis.

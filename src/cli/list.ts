@@ -217,6 +217,7 @@ function cellsOf(found: Found): [held: string, renewed: string, freeIn: string, 
   const missed = renewalsOf(found)?.missed;
   if (missed === undefined) return [held, "?", freeIn, holder];
   if (missed > 0) return [held, `${duration(renewedMs)} (${missed})`, freeIn, holder];
-  // Not the key's expiry: a holder that is alive renews the key, at most until `maxHoldMs`.
-  return [held, duration(renewedMs), `≤ ${duration(endsInMs)}`, holder];
+  // A living holder renews the key, at most until `maxHoldMs`: a key's last life may end later.
+  const most = Math.max(endsInMs, found.expiresInMs);
+  return [held, duration(renewedMs), `≤ ${duration(most)}`, holder];
 }

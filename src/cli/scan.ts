@@ -44,8 +44,8 @@ export function clientOf({ client }: CliTarget): ClientPort {
 
 /**
  * Looks at every key that begins with `start`, node by node.
- * @param found called between two SCANs with keys, without the client's prefix and perhaps twice. A
- * sentence that it returns ends the scan.
+ * @param found called after each SCAN with its keys, without the client's prefix; a key may come
+ * twice. A sentence that it returns ends the scan.
  */
 export async function scanKeys(
   connection: CliTarget,

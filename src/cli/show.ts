@@ -145,7 +145,7 @@ export function describeLock(user: string, found: Found): string[] {
 function headline(found: Found): string {
   const left = duration(found.expiresInMs);
   const rest = left === "forever" ? "and it has no expiry" : `for another ${left}`;
-  const missed = renewalsOf(found)?.missed;
+  const { hasEnded, missed } = renewalsOf(found) ?? {};
   switch (found.state) {
     case "freed":
       return `was freed by ${found.by} (${found.reason}) and can order again in ${left}`;
@@ -154,7 +154,8 @@ function headline(found: Found): string {
     case "foreign":
       return `is locked by ${found.notText ? "a key that holds no text and so cannot be a lock" : "something that is not submit-lock"}, ${rest}`;
     case "held":
-      if (missed === 0) return "is placing an order right now";
+      if (missed === 0)
+        return `is placing an order${hasEnded ? ", unless its process has died" : " right now"}`;
       if (missed !== undefined)
         return `is locked, and its process has missed ${plural(missed, "renewal")}: it died, or it cannot reach Redis`;
       return `is locked ${found.clockSetBack ? `${rest}, because Redis' clock was set back` : `by another library, ${rest}`}; whether a process is at work is not known`;

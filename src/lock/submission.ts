@@ -23,7 +23,7 @@ export interface Submission {
   readonly retainMs?: number | undefined;
 }
 
-/** Identifies a submission in a database. For a request's own, pass its `submission.id` to `identify`. */
+/** Identifies a submission in a database. For a request's, pass its `submission.id` to `identify`. */
 export interface SubmissionIdentity {
   /** 22 characters, made of the user and the submission's id. */
   readonly id: string;

@@ -41,7 +41,7 @@ export interface InstrumentOptions {
   readonly tracerProvider?: TracerProvider | undefined;
   /**
    * Whether spans are made: `submit_lock.acquire` and `submit_lock.hold`, children of the span in
-   * which the lock was asked for. @defaultValue true
+   * which the lock was asked for; and events added to the active span. @defaultValue true
    */
   readonly spans?: boolean | undefined;
 }
@@ -55,7 +55,7 @@ export interface Instrumentation {
 /**
  * Reports metrics and spans of every lock of this process to OpenTelemetry. Call it once, after
  * the SDK was started. No attribute is a key, a user id, an owner id or a holder. The first error
- * for each channel is reported to `diag`, and none reaches the order.
+ * of each listener is reported to `diag`, and none reaches the order.
  * @throws InvalidOptionError naming the option, what was expected and what came.
  */
 export function instrument(options: InstrumentOptions = {}): Instrumentation {

@@ -52,7 +52,7 @@ export function submissionsOf(result: unknown, more: readonly string[] = []): Su
 /** J9: JSON in the row of a run, so that a driver that parses it is refused before `work`. */
 export const probe = `'{}' AS probe`;
 
-/** Finds rows that have text or NULL in the columns `texts`. */
+/** Finds the rows. @throws InvalidOptionError (J9) for neither text nor NULL in a column of `texts`. */
 export function textsOf(
   result: unknown,
   texts: readonly string[],

@@ -31,7 +31,7 @@ export { isRetryable, type SqlExecutor } from "./executor.ts";
  * - J13: rows are pruned by the database's clock, from a day on, in batches.
  */
 
-/** A submission whose id is unique over users: a guard's, a lease's under `once`, or `identify`'s. */
+/** A submission whose id is unique over users: a guard's, a lease's, or `identify`'s. */
 export interface SqlSubmission {
   /** 22 characters. */
   readonly id: string;
@@ -46,11 +46,11 @@ export interface SubmissionTableOptions {
   /** `"mysql"` is for MariaDB too. @defaultValue "postgresql" */
   readonly dialect?: "postgresql" | "mysql" | undefined;
   /**
-   * A name, quoted as it is and never parsed. 1 to 63 bytes (64 on MySQL).
+   * A name, quoted as it is and never parsed. 1 to 63 bytes (64 on MySQL), without NUL, `?` and `$`.
    * @defaultValue the schema of the search path; on MySQL the connection's database
    */
   readonly schema?: string | undefined;
-  /** A name, quoted as it is. 1 to 63 bytes (64 on MySQL). @defaultValue "submissions" */
+  /** A name, as for `schema`. @defaultValue "submissions" */
   readonly table?: string | undefined;
 }
 
@@ -100,19 +100,20 @@ export class SubmissionTable {
    * and does not call `work`. Call it first in the transaction, and commit right behind it. `work`
    * gets no argument: it uses the same transaction, and never the pool.
    *
-   * A run sends three statements (seven on MySQL); none begins, commits, rolls back or tries again.
-   * While another transaction with this submission is open, `once` waits, as long as the database
-   * permits. Errors of `work` and of the database are passed on unchanged: let them leave the
-   * transaction, so that it is rolled back. Run it again where {@link isRetryable} says so.
+   * A run sends three statements (seven on MySQL); none begins, commits or rolls back. While
+   * another transaction with this submission is open, `once` waits, as long as the database
+   * permits. Errors of `work`, and of the database except for those below, are passed on unchanged:
+   * let them leave the transaction, so that it is rolled back. Run it again where {@link
+   * isRetryable} says so.
    *
    * The value is kept as JSON of at most 1 MiB; a longer one is only returned.
    * @throws whatever `work` and the database throw.
    * @throws TransactionRequiredError without a transaction, or where it ended within `work`.
    * @throws SubmissionMismatchError for a known submission with another fingerprint.
-   * @throws AnswerUnavailableError where it was committed without a value: it is never run again.
+   * @throws AnswerUnavailableError where it was committed without a readable value: it never reruns.
    * @throws LockContendedError (`sameSubmission`) where the database gave up the wait.
    * @throws InvalidValueError for a value that JSON cannot say.
-   * @throws InvalidOptionError for no submission, an id of another form, or rows without names.
+   * @throws InvalidOptionError for an argument, rows or a table of another form.
    */
   once<Value>(
     tx: SqlExecutor,
@@ -133,7 +134,7 @@ export class SubmissionTable {
   }
 
   /**
-   * Finds the kept value; `undefined`, which does not permit a run, if none is kept. Takes a pool.
+   * Finds the kept value; `undefined`, which does not permit a run, if there is no row. Takes a pool.
    * @throws SubmissionMismatchError, AnswerUnavailableError, InvalidOptionError as `once` does.
    */
   lookUp<Value>(

@@ -127,12 +127,12 @@ export class MemoryStore implements LockStore {
       const { command, told } = request;
       if (told === undefined) return;
       const key = recordKey(command);
-      // Delete expired answers, the oldest first, up to one that another lock's times keep longer.
+      // Delete expired answers, the oldest first, up to the first that has not expired.
       for (const each of this.#told.keys()) if (live(this.#told, each, now)) break;
       this.#told.delete(key);
       this.#told.set(key, { record: told.record, expiresAt: now + told.lifeMs });
     };
-    // Rule 19: a cooldown with this owner id proves that an earlier copy of the release wrote it.
+    // Rule 8: a cooldown with this owner id proves that an earlier copy of the release wrote it.
     const isDone = ({ state }: Entry) => request.cooldownUntilMs > 0 && state === "cooldown";
     this.#executeIfOwned(request, letGo, isDone);
   }

@@ -243,6 +243,14 @@ test.each(redisClients)(
      const seal = { keys: [Buffer.from("${secret}", "base64")] };
      export default new SubmitLock({ store: new RedisStore(redis), seal });`,
     );
+    const others = configModule(
+      `export const redis = new Redis("${env.REDIS_URL}");
+     const seal = { keys: [Buffer.alloc(32, 7)] };
+     export default new SubmitLock({ store: new RedisStore(redis), seal });`,
+    );
+    const withOther = await runMain(["answers", user, "--config", others]);
+    expect(withOther.stdout).toContain("add it to its seal.keys");
+    expect(withOther.stdout).not.toContain("give its module");
     const found = await runMain(["answers", user, "--body", "--config", config]);
     expect(found.stdout).toMatch(new RegExp(`^${id} +value [^]*^  "secret"$`, "m"));
     const asked = ["answers", user, "--submission", "job 9", "--config", config];

@@ -123,7 +123,7 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
         this.#command.add(request, keys, args, this.#connections.recordKey);
       }
     } catch {
-      // `recordKey` reads the client's `keyPrefix`, which throws if the application has changed it.
+      // `recordKey` reads the client's `keyPrefix`, which may throw if the application has changed it.
       answerAll(requests, { kind: "unsent", reason: "the Redis client threw an error" });
       return;
     }
@@ -207,7 +207,7 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
   }
 }
 
-/** Rule 21: returns true where it answers the request once replicas have its lock or record. */
+/** Rule 21: returns true where it answers, once replicas have the lock or record, or `unknown`. */
 export type Acknowledge = (
   request: LockRequest<never>,
   reply: { readonly kind: string },

@@ -20,12 +20,13 @@ const silentShare = 0.9;
 const distrustMs = 30_000;
 
 /**
- * How long a connection may be unusable in status `connect` or `ready` before another is opened,
- * which may lead to an elected master. A second one also has 2 `commandTimeoutMs`, if longer.
+ * How long the primary's first greeting may take before a second connection is opened, and how long
+ * a second one (at least 2 `commandTimeoutMs`) may be unusable in status `connect` or `ready` before
+ * it is replaced: another may lead to an elected master.
  */
 const silentMs = 1_000;
 
-/** As `silentMs`, in any other status, and on a Cluster, whose client looks for masters itself. */
+/** As `silentMs`, for a second one in another status, or whose Cluster client looks for masters. */
 const unusableMs = 5_000;
 
 /** How long no second connection is opened after the server has refused one as too many. */
@@ -41,7 +42,7 @@ export interface Route {
   readonly connection: Connection;
   /** On a Cluster, the name of the server that has the slot; `""` otherwise, or if unknown. */
   readonly node: string;
-  /** Rule 23: the node's own connection, for a call that declares no key; `undefined` without. */
+  /** Rule 23: the node's own connection, for a call that declares no key; else `undefined`. */
   readonly gatherOn: ServerPort | undefined;
 }
 
@@ -55,8 +56,8 @@ export interface Route {
  * | ready, and answers | the primary; up to 30 s after its silence the second, if open and usable |
  * | ready, and leads to a replica | the second, opened at once; the primary if that is no better |
  * | ready, its database not proven | the second, if it is open and usable |
- * | connecting for the first time | none; the second, once its server is silent for `silentMs` |
- * | silent, or lost | the second, opened on first need, replaced when unusable (`silentMs`) |
+ * | connecting for the first time | none; the second, once its greeting takes more than `silentMs` |
+ * | silent, or lost | the second, opened on first need, replaced when it is unusable, too |
  * | ended | none |
  */
 export class ConnectionPair {
@@ -256,7 +257,7 @@ export class ConnectionPair {
     return this.#primary.everReady || !isConnecting || isSilent;
   }
 
-  /** Returns `undefined` if it fails: an application may have a `duplicate()` of its own. */
+  /** Returns `undefined` if it fails, as a `duplicate()` of the application may, or did so just now. */
   #openSecond(): Connection | undefined {
     if (performance.now() < this.#secondAt) return undefined;
     try {

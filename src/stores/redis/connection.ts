@@ -23,7 +23,7 @@ export type CallResult =
 
 interface Call {
   readonly node: string;
-  /** The monotonic time from which a missing answer counts as silence. */
+  /** The monotonic time from which the silence of a missing answer is measured. */
   readonly silentFrom: number;
   /** The client itself has failed the call, as by its own time-out, and drops a late answer. */
   isGivenUp: boolean;
@@ -54,8 +54,8 @@ class DatabaseProof {
   #asked: { readonly connection: unknown } | undefined;
 
   /**
-   * @param follow awaits an answer, and tells its result: as long as it is missing, the connection
-   * counts as silent (rule 9).
+   * @param follow awaits an answer, and tells its result: one that is missing for too long makes
+   * the connection silent (rule 9).
    */
   constructor(client: ClientPort, follow: FollowResult) {
     this.#client = client;
@@ -70,7 +70,7 @@ class DatabaseProof {
     return this.#proved?.database === database && this.#proved.connection === connection;
   }
 
-  /** Asks which database the connection is in, unless it was asked. It must be ready. */
+  /** Asks which database a ready connection is in, unless that is proved or a question is open. */
   ask(watcher: ConnectionWatcher | undefined): void {
     this.#isNeeded ||= this.#client.needsProof;
     const { connection } = this.#client;
@@ -110,7 +110,7 @@ export class Connection {
   everReady = false;
   /** When the connection was last found silent since it came up (monotonic); −∞ for never. */
   silentAt: number = Number.NEGATIVE_INFINITY;
-  /** Rule 9: by its last answer, the server is a replica now, or has lost its replicas. */
+  /** Rule 9: by its last answer, the server is a replica or, off a Cluster, has lost its replicas. */
   mayBeDemoted = false;
   /** The calls that wait for each node, oldest first. */
   readonly #unanswered = new Map<string, Call[]>();

@@ -47,7 +47,7 @@ export class Gathering {
   readonly #verdicts = new WeakMap<ServerPort | LockTimes, Verdict>();
   readonly #alone = new Map<number, { readonly name: string; readonly until: number }>();
 
-  /** @param follow awaits an answer: as long as it is missing, the connection counts as silent. */
+  /** @param follow awaits an answer: one missing for too long makes the connection silent. */
   constructor(client: ClientPort, follow: Follow = () => {}) {
     this.#client = client;
     this.#follow = follow;
@@ -126,7 +126,7 @@ export async function askNode(node: ServerPort, key: string): Promise<"yes" | "n
 /**
  * Rule 24: behind a proxy that shards by the first key, a call with the keys of two customers would
  * take the second lock where no other call finds it: two holders. So one call writes many keys, and
- * a call for each reads it back. @param key how the keys begin, which live for 5 s at most.
+ * a call for each takes it back. @param key how the keys begin, which live for 5 s at most.
  */
 export async function askSharing(
   server: ServerPort,
@@ -157,7 +157,7 @@ export async function askSharing(
   }
   warnOnce(
     "SUBMIT_LOCK_SHARDED_REDIS",
-    `${server.address} keeps keys on more than one shard or is in cluster mode, and the client is not a Cluster client. Locks work, but each is sent in a call of its own, which is slower. If the server is in cluster mode, use a Cluster client.`,
+    `${server.address} keeps keys on more than one shard or is in cluster mode, and the client is not a Cluster client. Each lock is sent in a call of its own, which is slower. If the server is in cluster mode, use a Cluster client: this one cannot take the locks of other nodes.`,
   );
   return "no";
 }

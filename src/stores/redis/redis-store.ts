@@ -53,8 +53,8 @@ function replicasOf(client: ClientPort, ackReplicas: number | undefined): Replic
 
 /**
  * The batches, in a flush's order: releases before acquires, so that a submit in the same turn
- * finds a free key. With `ackReplicas`, the acquires of a turn are as few calls as possible, and so
- * are its releases: acquires that are answered together wait for the replicas together.
+ * finds a free key. With `ackReplicas`, the acquires of a turn are as few calls as possible, because
+ * those that are answered together wait for the replicas together, and so are most of its releases.
  */
 function batchesOf(connections: ConnectionPair, acknowledge: Acknowledge | undefined) {
   const calls = acknowledge && 1;
@@ -100,7 +100,7 @@ export class RedisStore implements LockStore {
   /** On a Cluster, the commands whose complete was written before: a copy takes two steps. */
   readonly #completed = new WeakSet<LockCommand>();
   #areCompletesToFlush = false;
-  /** The number of requests that the next `#flush` writes, completes left out. */
+  /** The number of requests, without completes, that wait for the next `#flush`. */
   #waiting = 0;
 
   /**
@@ -199,7 +199,7 @@ export class RedisStore implements LockStore {
     };
   }
 
-  /** Rule 21: delays the answer until enough replicas have acknowledged the lock or the record. */
+  /** Rule 21: answers once enough replicas have acknowledged the lock or record, else `unknown`. */
   readonly #acknowledge: Acknowledge = (request, reply) => {
     const { command } = request;
     const { kind } = reply;

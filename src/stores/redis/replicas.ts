@@ -120,7 +120,7 @@ export class ReplicaWait {
     return performance.now() - this.#refusedAt < refusedMs ? this.#refusal : undefined;
   }
 
-  /** `acknowledged` is called at most once, and not while the server is silent. */
+  /** `acknowledged` is called at most once; never while a call waits on an open connection. */
   acknowledge(key: string, command: LockCommand, acknowledged: Touch["acknowledged"]): void {
     const name = this.#client.nodeOf(ConnectionPair.of(this.#client).slotOf(key));
     const node = this.#nodes.get(name) ?? new Node();
@@ -170,7 +170,7 @@ export class ReplicaWait {
       ended();
       return;
     }
-    // Several touches share a call only if rule 24 permits that for the lock of each.
+    // Off a Cluster, touches share calls only if rule 24 permits that for the locks of all.
     const mayShare = ({ command }: Touch) => connection.gathering.mayShare(command);
     const isGathered = touches.length === 1 || pair.isCluster || touches.every(mayShare);
     const calls = callsOf(touches, pair, isGathered ? maxEntries : 1);
@@ -224,7 +224,7 @@ export class ReplicaWait {
   #pair(): ConnectionPair | undefined {
     if (this.#users.size === 0 || this.#client.status === "end") return undefined;
     // Replace our own client if it has ended, as one of Sentinels may while it looks for its
-    // master.
+    // master, or if the application has selected another database.
     const own = this.#own;
     if (own && (own.status === "end" || own.database !== this.#client.database)) this.#close();
     this.#own ??= inNeutralContext(() => {

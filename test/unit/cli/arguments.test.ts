@@ -248,6 +248,8 @@ describe("an error", () => {
     ["BUSY Redis is busy running a script.", 3, "SCRIPT KILL"],
     ["self-signed certificate in certificate chain", 3, "--tls-ca"],
     ["connect ECONNREFUSED 127.0.0.1:1", 3, "no answer from redis-1:6379"],
+    ["check() could not extend its test lock (gone): Redis lost it", 3, "redis-1:6379 answered,"],
+    ["Redis gave an unexpected reply (null) to a script of submit-lock", 3, "-1:6379 answered,"],
   ])("says what to do: %s", (message, code, advice) => {
     const error = toCliError(new Error("outer", { cause: new Error(message) }), "redis-1:6379");
     expect(error.exitCode).toBe(code);

@@ -79,8 +79,11 @@ describe("show tells of a lock", () => {
     [
       "near maxHoldMs: it was renewed for the last time",
       { ...last, heldMs: 53_000 },
-      ["13:04:13, 53.0 s ago", "3.0 s ago, for the last time", "at the latest in 7.0 s"],
-      ["every"],
+      [
+        ...["13:04:13, 53.0 s ago", "3.0 s ago, for the last time", "at the latest in 7.0 s"],
+        "is placing an order, unless its process has died",
+      ],
+      ["every", "right now"],
     ],
     ["that is never renewed", { ...last, heldMs: 3_000 }, ["renewed  never"], ["for the last"]],
     [
@@ -227,6 +230,12 @@ describe("list", () => {
     expect(holders[0]).toContain(`${npx} show 1009`);
     expect(holders[4]).toContain("anna@ops-1 (ticket 4711)");
     expect(holders[7]).toContain("no text");
+  });
+
+  test("does not promise the end of maxHoldMs where the key lives longer", () => {
+    const found = { ...last, heldMs: 58_000, endsInMs: 2_000 };
+    const lines = list({ locks: [{ user: "42", found }] });
+    expect(lines[2]).toContain("≤ 7.0 s");
   });
 
   test("of no lock says where to look", () => {

@@ -46,7 +46,7 @@ export async function openIoredis(place: RedisPlace): Promise<IoredisClient> {
       clusterRetryStrategy: () => null,
       slotsRefreshTimeout: withinMs,
       keyPrefix,
-      // By default ioredis connects to the nodes' addresses, for which no certificate is valid.
+      // By default ioredis connects to the nodes' IP addresses, which few certificates name.
       ...(place.tls && { dnsLookup: (name, found) => found(null, name) }),
       redisOptions: { ...login, ...once },
     });

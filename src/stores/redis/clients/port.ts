@@ -15,7 +15,7 @@ export type Word = string | number | Uint8Array;
 export type Words = readonly Word[];
 
 export interface ScriptCall {
-  /** The keys, written with the client's prefix in front of each. */
+  /** The keys, without the client's prefix: it is written in front of each. */
   readonly keys: readonly string[];
   readonly args: Words;
   /** Texts in the reply are Buffers, where the client can. */
@@ -44,7 +44,7 @@ export interface PortWatcher {
   up?(): void;
   /**
    * A connection was lost; on a Cluster, one to any node. Called before any call in flight on it
-   * settles. node-redis then drops what it has not written; ioredis may write all of it again.
+   * settles. node-redis then drops what it has not written; ioredis may write each call again.
    */
   lost?(): void;
   selected?(): void;

@@ -21,7 +21,7 @@ export function openSecond(client: IoredisInternals, database: number): IoredisC
     commandTimeout: undefined,
     // Fails commands in flight as soon as their connection is lost; a Cluster may send them again.
     maxRetriesPerRequest: 0,
-    // A full server answers the first command with its refusal: the error of this one is dropped.
+    // A full server refuses at the first command, and ioredis drops an error of CLIENT SETINFO.
     disableClientInfo: true,
   };
   const common = { enableOfflineQueue: false, enableAutoPipelining: false, lazyConnect: false };

@@ -25,7 +25,7 @@ export function slotOf(key: string): number {
 
 /**
  * The key of a record, without the client's prefix: in its lock's slot once the prefix is in front
- * of both (except: `recordsProblemOf`). One server has equal keys: a move to a Cluster keeps them.
+ * of both (except: `recordsProblemOf`). The same on one server, so that a move to a Cluster keeps it.
  */
 export function recordKeyOf(client: ClientPort, key: string, submissionId: string): string {
   const whole = (client.keyPrefix ?? "") + key;

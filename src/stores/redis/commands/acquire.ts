@@ -31,7 +31,7 @@ if floor_us >= token and floor_us < token + 60000000 then
 end
 local behind = ':' .. string.format('%.0f', token) .. ':' .. ARGV[6]
 local replies = { now, token }
--- Tries for one lock. Returns a code of acquireScript or an error, and for >= 0 the value, too.
+-- Tries for one lock. Returns a code of acquireScript or an error, and the value of a holder, too.
 local function acquire(key, owner_id, value)
   -- If SET is not sent, fails or finds a key, GET looks for a holder.
   local reply = in_time and redis.pcall('SET', key, value, 'PX', ARGV[4], 'NX')

@@ -44,8 +44,8 @@ end
 `;
 
 /**
- * Looks at a key for a person. Writes nothing. Of a value that does not begin with a UUID, only
- * an id and the first 16 bytes are seen.
+ * Looks at a key for a person. Writes nothing. Of a value that is not a lease, a tombstone or a
+ * cooldown, only an id and the first 16 bytes are seen.
  *
  * KEYS: for each entry the lock, and the traces of the orders that have outlived theirs.
  *
@@ -133,7 +133,7 @@ end
 if string.sub(named, 1, string.len(id)) ~= id then
   return { now, -1 }
 end
--- Rule 19: a lease (or its tombstone) may have a living holder, so only others are deleted at once.
+-- Rule 19: a lease, or its tombstone, may have a living holder: deleted at once only if asked.
 if ARGV[5] == '1' or not (lease or freed) then
   local reply = redis.pcall('DEL', key)
   return failed(reply) and reply or { now, 0 }

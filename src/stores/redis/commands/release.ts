@@ -104,7 +104,7 @@ for i, key in ipairs(KEYS) do
   local ends = tonumber(ARGV[2 * i])
 ${ofOwner(`
     reply = let_go(key, owner_id, ends - now)
-  -- Rule 19: a cooldown with this owner id proves that an earlier copy of this release wrote it.
+  -- Rule 8: a cooldown with this owner id proves that an earlier copy of this release wrote it.
   elseif ends > 0 and held == 'cooldown:' .. owner_id then
     reply = 1`)}
 end

@@ -57,7 +57,7 @@ local function is_record(value)
 end
 `;
 
-/** Rule 19: the key of an outlived order's trace, in its lock's slot. No acquire reads it. */
+/** Rule 19: the key of a user's traces of outlived orders, in the lock's slot. No acquire reads it. */
 export function outlivedKey(
   command: LockCommand,
   recordKey: (command: LockCommand) => string,
