@@ -7,6 +7,7 @@ import { identify, is22 } from "../lock/submission.ts";
 import type { ServerPort } from "../stores/redis/clients/port.ts";
 import { recordKeyOf, slotOf } from "../stores/redis/clients/slots.ts";
 import { performance, sleep } from "../time.ts";
+import { describe } from "../validation.ts";
 import { answerOf, answerWithinMs, redisOf } from "./connect.ts";
 import type { Arguments, CliLock, CliTarget, Context } from "./context.ts";
 import { CliError, exitCode, toCliError } from "./failure.ts";
@@ -200,9 +201,13 @@ function idsOf(
   if (key !== undefined && route !== undefined) {
     const [, method, path] = /^([A-Z]+) (\/\S*)$/.exec(route) ?? [];
     const parsed = parseIdempotencyKey(key);
-    if (path === undefined) throw new CliError('--route: expected a text such as "POST /orders"');
+    if (path === undefined) {
+      throw new CliError(`--route: expected a text such as "POST /orders", got ${describe(route)}`);
+    }
     if (parsed.kind !== "key")
-      throw new CliError("--key: expected the Idempotency-Key as it was sent");
+      throw new CliError(
+        `--key: expected the Idempotency-Key as it was sent, got ${describe(key)}`,
+      );
     ids.push((lockKey) => keyId(user, lockKey, `${method} ${path}`, parsed.key));
   }
   if (submission !== undefined) {

@@ -11,7 +11,7 @@ import { isOfReplica, refusals } from "../stores/redis/redis-errors.ts";
 import { RedisStore } from "../stores/redis/redis-store.ts";
 import { setImmediate } from "../time.ts";
 import { within } from "../timers.ts";
-import { hasMembers, textOfThrown } from "../validation.ts";
+import { describe, hasMembers, textOfThrown } from "../validation.ts";
 import { type Arguments, type CliLock, type CliTarget, lockMembers } from "./context.ts";
 import { CliError, exitCode, toCliError } from "./failure.ts";
 
@@ -66,7 +66,7 @@ function redisPlaceOf(args: Arguments, url: string): RedisPlace {
 
 function sentinelAddress(text: string) {
   const [, host = "", port = "26379"] = /^(.+?)(?::(\d+))?$/.exec(text.trim()) ?? [];
-  if (host === "") throw new CliError("--sentinel: expected host:port,host:port");
+  if (host === "") throw new CliError(`--sentinel: expected host:port, got ${describe(text)}`);
   return { host: host.replace(/^\[(.*)\]$/, "$1"), port: Number(port) };
 }
 
@@ -200,7 +200,8 @@ async function fromConfig(file: string, args: Arguments): Promise<CliTarget> {
   // In a module compiled to CommonJS, `export default` is one level deeper.
   if (hasMembers(loaded.default, ["default"])) loaded = loaded.default as typeof loaded;
   if (!hasMembers(loaded.default, lockMembers)) {
-    throw new CliError(`--config: expected ${file} to default-export a SubmitLock`);
+    const came = describe(loaded.default);
+    throw new CliError(`--config: expected ${file} to default-export a SubmitLock, got ${came}`);
   }
   const lock = loaded.default as CliLock;
   const at =

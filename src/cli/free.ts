@@ -177,7 +177,8 @@ async function freeStranded(context: Context): Promise<number> {
   }
   const [lifeMs, olderMs] = [args.duration("life", 0), args.duration("older", 0)];
   if (olderMs <= 0 || olderMs >= lifeMs) {
-    throw new CliError("--older: expected a time above 0 and below --life");
+    const came = `${args.text("older")} with ${args.text("life")}`;
+    throw new CliError(`--older: expected a time above 0 and below --life, got ${came}`);
   }
   const budgetMs = args.duration("budget", 600_000);
   const isDry = args.has("dry-run");

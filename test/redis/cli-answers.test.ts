@@ -140,8 +140,14 @@ describe("answers", () => {
   test.each([
     [["answers"], "answers needs a user id"],
     [["answers", "42", "--key", "a"], "--key and --route"],
-    [["answers", "42", "--key", "a b", "--route", "POST /orders"], "--key: expected"],
-    [["answers", "42", "--key", "a", "--route", "orders"], "--route: expected"],
+    [
+      ["answers", "42", "--key", "a b", "--route", "POST /orders"],
+      '--key: expected the Idempotency-Key as it was sent, got "a b"',
+    ],
+    [
+      ["answers", "42", "--key", "a", "--route", "orders"],
+      '--route: expected a text such as "POST /orders", got "orders"',
+    ],
     [["forget", "42"], "needs a user id and the 22 characters"],
     [["forget", "42", "cart-7", ...why], "needs a user id and the 22 characters"],
     [["forget", "42", "a".repeat(22)], "forget needs --reason"],

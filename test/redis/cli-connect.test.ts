@@ -149,7 +149,7 @@ describe("P10: the client of --config", () => {
   });
 
   test.each([
-    [() => [configModule("export default 42;")], "to default-export a SubmitLock"],
+    [() => [configModule("export default 42;")], "to default-export a SubmitLock, got 42"],
     [() => ["./nowhere.mjs"], "cannot load ./nowhere.mjs"],
     [() => [configModule('throw "not today";')], "(not today)"],
     [() => [configModule("throw null;")], "(null)"],
