@@ -89,6 +89,11 @@ export class ResponseCapture implements Capture {
     return this.#head;
   }
 
+  /** The handler has ended the response, or has written all of the length that it declared. */
+  get #isComplete(): boolean {
+    return this.#hasEnded || (this.#length > 0 && this.#declaredLength() === this.#length);
+  }
+
   get hasBody(): boolean {
     return this.#hasEnded || this.#length > 0;
   }
@@ -117,7 +122,7 @@ export class ResponseCapture implements Capture {
       this.#isOthers = true;
     }
     // The error handler may end the response, with bytes that are not the handler's: keep no body.
-    else if (!this.#hasEnded) this.#chunks = undefined;
+    else if (!this.#isComplete) this.#chunks = undefined;
   }
 
   answer(): AnswerToStore | undefined {
@@ -134,7 +139,7 @@ export class ResponseCapture implements Capture {
     if (this.#head === undefined) return undefined;
     // Node sends no body with a 204: the answer is complete with its head.
     if (this.#head.status === 204) return { ...this.#head, body: "" };
-    const chunks = this.#hasEnded ? this.#chunks : undefined;
+    const chunks = this.#isComplete ? this.#chunks : undefined;
     if (chunks?.length === 1) return { ...this.#head, body: chunks[0] };
     const body = chunks && Buffer.concat(chunks.map((chunk) => Buffer.from(chunk as string)));
     return { ...this.#head, body };
@@ -237,13 +242,8 @@ export class ResponseCapture implements Capture {
    * of a redirect or has a `Location`.
    */
   #isWhole(last: unknown): boolean {
-    const length = "content-length";
-    const { [length]: declared } = pickHeaders(
-      new Set([length]),
-      this.res,
-      givenIn(this.#givenHead),
-    );
-    if (declared !== undefined) return Number(declared) === this.#length;
+    const declared = this.#declaredLength();
+    if (declared !== undefined) return declared === this.#length;
     if (typeof last === "string" || types.isUint8Array(last)) {
       return this.#writtenOn > 0 || this.#chunks?.length === 1;
     }
@@ -253,6 +253,12 @@ export class ResponseCapture implements Capture {
     return (
       headers["content-type"] === undefined && (isRedirect || headers["location"] !== undefined)
     );
+  }
+
+  #declaredLength(): number | undefined {
+    const name = "content-length";
+    const { [name]: length } = pickHeaders(new Set([name]), this.res, givenIn(this.#givenHead));
+    return length === undefined ? undefined : Number(length);
   }
 
   #forget(): void {

@@ -49,6 +49,8 @@ export class NodeExchange extends Timer implements Exchange {
   #stopWatchingSocket: (() => void) | undefined;
   /** Set on HTTP/1 only, if the response has its connection alone and its `end` is the original. */
   readonly #connection: Socket | undefined;
+  /** How many bytes earlier responses have written to the connection; `undefined` if not known. */
+  readonly #writtenBefore: number | undefined;
   readonly #stream: Http2Stream | undefined;
 
   constructor(req: IncomingMessage, res: ServerResponse & { readonly stream?: Http2Stream }) {
@@ -60,10 +62,10 @@ export class NodeExchange extends Timer implements Exchange {
     this.clientLeft = isDisconnected(req, res);
     this.#stream = res.stream;
     // Undefined for a response that is queued behind a pipelined one, or of a serverless platform.
-    this.#connection =
-      req.httpVersionMajor < 2 && !Object.hasOwn(res, "end") && res.socket instanceof Socket
-        ? res.socket
-        : undefined;
+    const socket =
+      req.httpVersionMajor < 2 && res.socket instanceof Socket ? res.socket : undefined;
+    this.#connection = Object.hasOwn(res, "end") ? undefined : socket;
+    this.#writtenBefore = socket?.bytesWritten;
   }
 
   header(name: string): string | undefined {
@@ -178,9 +180,25 @@ export class NodeExchange extends Timer implements Exchange {
     this.watcher?.responseChanged();
   }
 
+  /**
+   * Whether the handler has written all of the length that it declared. A client that closes the
+   * connection after each answer, as nginx does by default, may do so before `res.end()` is called.
+   */
+  #isComplete(): boolean {
+    const { _header: head, req } = this.#res as ServerResponse & { readonly _header?: string };
+    const [, length] = /\r\ncontent-length: *(\d+)\r\n/i.exec(head ?? "") ?? [];
+    if (head === undefined || length === undefined || this.#writtenBefore === undefined)
+      return false;
+    return req.socket.bytesWritten - this.#writtenBefore === head.length + Number(length);
+  }
+
   /** Called when no answer can arrive: the client has left, or a body stream failed. */
   close(): void {
     if (this.clientLeft) return;
+    if (this.#isComplete()) {
+      this.#end();
+      return;
+    }
     this.clientLeft = true;
     this.watcher?.responseChanged();
     if (this.#endCalled) setTimeout(() => this.#end(), heldBackMs).unref();
