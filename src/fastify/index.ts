@@ -1,4 +1,4 @@
-import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import type { FastifyInstance, FastifyReply, FastifyRequest, RouteGenericInterface } from "fastify";
 import { admit } from "../http/admission.ts";
 import { type GuardOptions, resolveGuardOptions } from "../http/options.ts";
 import { checkPlace } from "../http/place.ts";
@@ -34,6 +34,17 @@ type AnyHandler = {
   handle(this: any, request: FastifyRequest, reply: FastifyReply): unknown;
 }["handle"];
 
+/** The handler of a server on HTTP/2, too, whose requests are of another class. */
+type HandlerOfAnyServer = {
+  // biome-ignore-start lint/suspicious/noExplicitAny: whatever the type of the server is.
+  handle(
+    this: any,
+    request: FastifyRequest<RouteGenericInterface, any, any>,
+    reply: FastifyReply<RouteGenericInterface, any, any, any>,
+  ): unknown;
+  // biome-ignore-end lint/suspicious/noExplicitAny: whatever the type of the server is.
+}["handle"];
+
 /** Protects the handlers of routes. */
 export interface SubmitGuard {
   /**
@@ -46,7 +57,7 @@ export interface SubmitGuard {
    * `SUBMIT_LOCK_UNSEEN_HANDLER` says once that it happened.
    * @throws InvalidOptionError for anything but a handler of up to two parameters.
    */
-  protect<Handler extends AnyHandler>(handler: Handler): Handler;
+  protect<Handler extends HandlerOfAnyServer = AnyHandler>(handler: Handler): Handler;
 }
 
 /**

@@ -1,3 +1,4 @@
+import type { Http2Server } from "node:http2";
 import Fastify, { type FastifyReply, type FastifyRequest } from "fastify";
 import { Hono } from "hono";
 import { type Lease, MemoryStore, SubmitLock } from "submit-lock";
@@ -46,6 +47,17 @@ app.post<{ Body: { cart: number } }>(
 app.post(
   "/refunds",
   onFastify.protect(async () => ({ placed: true })),
+);
+// On HTTP/2, requests and replies are of other classes.
+type Cart = { Body: { cart: number } };
+Fastify({ http2: true }).post(
+  "/orders",
+  onFastify.protect(
+    async (request: FastifyRequest<Cart, Http2Server>, reply: FastifyReply<Cart, Http2Server>) => {
+      expectTypeOf(request.raw.stream.id).toEqualTypeOf<number | undefined>();
+      return reply.code(201).send({ cart: request.body.cart });
+    },
+  ),
 );
 // @ts-expect-error: a handler, not its result.
 onFastify.protect("placed");
