@@ -7,7 +7,7 @@ import type { RequestSubmission } from "../http/public.ts";
 import type { RequestLease } from "../http/request-lease.ts";
 import { headersToRepeat, listedHeaders } from "../http/stored-answer.ts";
 import type { Lease } from "../lock/lease.ts";
-import type { AnswerToStore, StoredAnswer } from "../lock/record.ts";
+import type { StoredAnswer } from "../lock/record.ts";
 import { type Problem, problemOf } from "../problem.ts";
 import { describe, invalidOption, textOfThrown, warnOnce } from "../validation.ts";
 import { payloadOf } from "./payload.ts";
@@ -125,8 +125,9 @@ export function submitGuard<Req extends Request = Request>(
     }
     const { held, isOwner, wanted } = admission;
     found.set(request, { lease: held.lease, submission: held.submission });
-    let head: Omit<AnswerToStore, "body"> | undefined;
+    let head: ReturnType<typeof headToKeep> | undefined;
     let body: Uint8Array | undefined;
+    let response: Response | undefined;
     let hasFailed = false;
     const failed = () => {
       hasFailed = true;
@@ -136,6 +137,9 @@ export function submitGuard<Req extends Request = Request>(
     const ended = (bytes?: Uint8Array): void => {
       if (exchange.isAnswered) return;
       body = bytes;
+      // The `Response` of srvx has the type of a text only once its body is read.
+      const type = head && response?.headers.get("content-type");
+      if (head && type) head.headers["content-type"] ??= type;
       exchange.end();
       held.finished();
     };
@@ -143,7 +147,6 @@ export function submitGuard<Req extends Request = Request>(
       if (!exchange.isAnswered) held.failed(error);
       ended();
     };
-    let response: Response;
     try {
       response = await handler(request, ...rest);
     } catch (error) {

@@ -1,6 +1,7 @@
 import { createServer } from "node:http";
 import { Hono } from "hono";
 import { getRequestListener } from "hono-server1";
+import { FastResponse, serve } from "srvx";
 import { afterEach, expect, onTestFinished, test } from "vitest";
 import { submitGuard } from "../../src/fetch/index.ts";
 import { LockContendedError, MemoryStore, problemOf } from "../../src/index.ts";
@@ -48,3 +49,30 @@ test("an error handler of the guide's answers a refusal there", async () => {
   expect(answer.status).toBe(409);
   expect(answer.headers.get("submit-lock-code")).toBe("submit_contended");
 });
+
+test.each([
+  ["text", () => new FastResponse("order 7", { status: 201 })],
+  ["bytes with a type", () => new FastResponse(new Blob(["a;b"], { type: "text/csv" }))],
+])(
+  "a replay on srvx, the server of h3, has the type of the first answer: %s",
+  async (_of, make) => {
+    const lock = openLock({ store: new MemoryStore() });
+    const guard = submitGuard({ lock, userId: () => "42", idempotency: {} });
+    const server = serve({
+      ...{ port: 0, hostname: "127.0.0.1", silent: true, gracefulShutdown: false },
+      fetch: guard.protect(make),
+    });
+    onTestFinished(() => server.close(true));
+    await server.ready();
+    const order = async () => {
+      const headers = { "idempotency-key": "a-key" };
+      const answer = await fetch(`${server.url}orders`, { method: "POST", headers });
+      return [answer.headers.get("content-type"), await answer.text(), answer.headers];
+    };
+    const [type, text] = await order();
+    expect(type).toMatch(/^text/);
+    const [again, same, headers] = await order();
+    expect([again, same]).toEqual([type, text]);
+    expect((headers as Headers).get("idempotent-replayed")).toBe("true");
+  },
+);
