@@ -72,6 +72,9 @@ const always = [
   ...["content-type", "content-encoding", "content-language", "content-disposition"],
   ...["content-location", "content-range", "link", "location"],
   ...["etag", "last-modified", "cache-control", "vary"],
+  // They are the answer of an empty body: to htmx, and to nginx, which sends a file for it.
+  ...["hx-location", "hx-redirect", "hx-refresh", "hx-reswap", "hx-retarget", "hx-trigger"],
+  "x-accel-redirect",
 ];
 
 /**

@@ -60,6 +60,20 @@ describe.each(onAll.filter(keepsNames))("$name", (framework: Framework) => {
 });
 
 describe.each(newest)("$name", (framework: Framework) => {
+  test("a repeat of an empty body has the header that is the answer", async () => {
+    const headers = { "hx-redirect": "/orders/7", "x-accel-redirect": "/invoices/7.pdf" };
+    const once = await openOnce({
+      framework,
+      handler: ({ byHand, hono }) => {
+        if (hono !== undefined) return hono.respond(new Response("", { headers }));
+        byHand().writeHead(200, headers).end();
+      },
+    });
+    const [first, second] = await once.twice();
+    for (const reply of [first, second]) expect(reply).toMatchObject({ status: 200, headers });
+    expect(second.headers["idempotent-replayed"]).toBe("true");
+  });
+
   test("an answer whose body is not kept is answered by onReplay, from the database", async () => {
     const { infos, onReplay } = ownReplay({ order: "as it is now" });
     const once = await openOnce({

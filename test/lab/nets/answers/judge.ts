@@ -34,6 +34,8 @@ const kept = new Set([
   "last-modified",
   "cache-control",
   "vary",
+  "hx-redirect",
+  "x-accel-redirect",
   "x-kept",
 ]);
 
