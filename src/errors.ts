@@ -1,7 +1,7 @@
 /**
  * Errors carry a brand and a `code`, because `instanceof` fails as soon as two copies of the
- * package meet. Those that may end a request also carry `status`, `statusCode` and `expose`, which
- * the error handlers of Express and Koa read, and some write: each has them as fields of its own.
+ * package meet. All but those of wrong code also carry `status`, `statusCode` and `expose`, which the
+ * error handlers of Express and Koa read, and some write: each has them as fields of its own.
  */
 const errorBrand = Symbol.for("submit-lock.error");
 

@@ -166,7 +166,7 @@ function lookAtInfo(info: Info, isClusterNode: boolean, save: unknown, add: Add)
       : "keys that have an expiry, which all locks and answers have";
     const text = `maxmemory-policy is ${policy}: under memory pressure it evicts ${victims}`;
     const remedy =
-      "give the lock a Redis of its own; or CONFIG SET maxmemory-policy noeviction, with which a shared cache that is full refuses all writes";
+      "give the lock a Redis of its own; or CONFIG SET maxmemory-policy noeviction, with which a shared cache that is full refuses writes that need memory";
     add("fail", "eviction", `${text} (${evicted} keys so far)`, remedy);
   } else if (policy === "noeviction") add("ok", "eviction", "maxmemory-policy noeviction");
   else {

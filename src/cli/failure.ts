@@ -32,7 +32,7 @@ const sentences: readonly (readonly [RegExp, code: number, sentence: string])[] 
   [
     refusals.select,
     notPermitted,
-    ": SELECT is not permitted. ACL SETUSER with +select permits it.",
+    ": SELECT is not permitted (ACL SETUSER with +select permits it), or was renamed.",
   ],
   [/SELECT is not allowed in/, usage, ": add --cluster, and leave the database out of the URL."],
   [refusals.database, usage, ": no such database. Put the shop's at the end of the URL."],

@@ -81,7 +81,7 @@ function outlivedTexts(orders: readonly OutlivedOrder[]): string[] {
   );
   return [
     ...texts,
-    "Look for the order and the payment. Safe: end each such process, with all other orders in it (kill -9, and see that it is gone). The line of a process that has died stays for up to an hour.",
+    "Look for the order and the payment. Safe: end each such process, with all other orders in it (kill -9, and see that it is gone). The line of a process that has died stays until an hour after the last such order.",
   ];
 }
 

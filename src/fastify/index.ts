@@ -16,7 +16,7 @@ declare module "fastify" {
   interface FastifyRequest {
     /** The lease on the user's lock, where a guard of submit-lock has taken it. */
     submitLease?: Lease;
-    /** The submission of the request, where a guard with `idempotency` has found its id. */
+    /** The submission, where a guard with `idempotency` has found its id and runs the handler. */
     submission?: RequestSubmission;
   }
 }

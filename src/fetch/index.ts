@@ -62,7 +62,7 @@ export function leaseOf(request: Request): Lease | undefined {
   return found.get(request)?.lease;
 }
 
-/** The submission of this request, where a guard with `idempotency` has found its id. */
+/** The submission, where a guard with `idempotency` has found its id and runs the handler. */
 export function submissionOf(request: Request): RequestSubmission | undefined {
   return found.get(request)?.submission;
 }

@@ -15,8 +15,8 @@ const remedy = "Set idempotency.fingerprint";
 /**
  * Returns query and content of a request. Reads a clone of the body, so that the handler can read
  * the body itself.
- * @throws NoFingerprintError (as a rejection) for a body that was read before, 500, and for one of
- * more than 1 MiB or 4 096 chunks, 413.
+ * @throws NoFingerprintError (as a rejection) for a body that was read before, or has no clone, 500,
+ * and for one of more than 1 MiB or 4 096 chunks, 413.
  */
 export async function payloadOf(request: Request, except?: readonly string[]): Promise<unknown> {
   const bytes = await bodyBytes(request);

@@ -13,9 +13,9 @@ export interface LockTimes {
   /** How long a key lives after an acquire and after an extend. */
   readonly ttlMs: number;
   /**
-   * The longest time for which a lease is extended, or a complete sent again, at least 2 ×
-   * `acquireTimeoutMs` + `ttlMs`; also the life that an acquire gives to another program's text
-   * without an expiry.
+   * The longest time for which a lease is extended. A complete is sent again for as long, or for 2 ×
+   * `acquireTimeoutMs` + `ttlMs` if that is longer. Also the life that an acquire gives to another
+   * program's text without an expiry.
    */
   readonly maxHoldMs: number;
   /** How long one attempt may take, and how long after its send an acquire may be executed. */

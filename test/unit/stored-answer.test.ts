@@ -46,10 +46,9 @@ describe("what is stored", () => {
   });
 
   test("is also what replayHeaders adds, in lower case", () => {
-    expect([...resolveStoredHeaders(["X-Order", "Location", "x_y"])].slice(12)).toEqual([
-      "x-order",
-      "x_y",
-    ]);
+    const preset = [...resolveStoredHeaders([])];
+    const all = [...resolveStoredHeaders(["X-Order", "Location", "x_y"])];
+    expect(all).toEqual([...preset, "x-order", "x_y"]);
   });
 });
 

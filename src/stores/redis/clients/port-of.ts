@@ -5,7 +5,7 @@ import { type NodeRedisClient, NodeRedisPort } from "./node-redis.ts";
 import { NodeRedisClusterPort } from "./node-redis-cluster.ts";
 import type { ClientPort } from "./port.ts";
 
-/** A client of Redis: of ioredis 5 or 6, or of node-redis from 6.2 on. */
+/** A client of ioredis from 5.3 on or 6, or of node-redis from 6.2 on (no Sentinel client, no pool). */
 export type RedisClient = IoredisClient | NodeRedisClient;
 
 const ports = new WeakMap<object, ClientPort>();
