@@ -183,7 +183,8 @@ class ExpressCapture extends ResponseCapture {
   responseEnded(): void {
     const res = this.res as ServerResponse & Record<string, unknown>;
     let { statusCode } = res;
-    if (this.#isLate || (statusCode < 500 && statusCode !== 408)) return;
+    // Without an end, the handler itself has written all of the length that it declared.
+    if (this.#isLate || !res.writableEnded || (statusCode < 500 && statusCode !== 408)) return;
     this.#isLate = true;
     Object.defineProperty(res, "statusCode", {
       configurable: true,

@@ -109,3 +109,25 @@ test.each(expresses)(
     expect(once.runs).toBe(1);
   },
 );
+
+test.each(expresses)(
+  "an error of the declared length is not a success behind a time-out, on $name",
+  async (framework) => {
+    const once = await openOnce({
+      framework,
+      handler: async (turn, run) => {
+        if (run === 2) return turn.answer(201, { run });
+        const closed = gate();
+        turn.res.once("close", closed.open);
+        turn.res.writeHead(500, { "content-length": 5 });
+        turn.res.write("[1,2]");
+        await closed.opened;
+        turn.res.end();
+      },
+    });
+    const submit = { key: orderKey, headers: { connection: "close" } };
+    expect((await once.begin(submit).reply).status).toBe(500);
+    await until(async () => (await once.shop.owner()) === null, { what: "a free lock" });
+    expect((await once.begin(submit).reply).status).toBe(201);
+  },
+);
