@@ -200,7 +200,7 @@ export class ReplyWatch implements Capture {
     const isOthers = this.#hasFailed || this.#sends > 1;
     if (isOthers && this.#answer === undefined) this.#others ??= this.#read(body, this.#wanted);
     if (isOthers) return;
-    // No answer is kept of what Fastify cannot send: another object, or a stream that was read.
+    // No answer is kept of what Fastify cannot send: another object, or a locked web stream.
     const content = (body instanceof Response ? body.body : body) ?? "";
     const isText = typeof content === "string" || types.isUint8Array(content);
     if (!isText && !isNodeStream(content) && Object(content).locked !== false) return;

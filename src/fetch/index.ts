@@ -342,7 +342,7 @@ class FetchExchange implements Exchange {
     if (this.clientLeft) cancel();
   }
 
-  /** The response is complete, or its body was ended, cancelled or broken off. */
+  /** The response is over (complete, ended, cancelled, broken off), or the handler made none. */
   end(): void {
     this.isAnswered = true;
     this.watcher?.responseChanged();

@@ -38,7 +38,7 @@ class Validity {
   readonly #times: LockTimes;
   /** Before this time the key cannot have run out. */
   validUntil = 0;
-  /** When the first of the extends without an answer was sent. */
+  /** When the first extend since the last one that succeeded was sent. */
   silentSince: number | undefined;
   /** When the next extend is due; ∞ if none is needed for the rest of `maxHoldMs`. */
   extendAt = 0;

@@ -17,9 +17,9 @@ const leftOver = /[!*'()]|%40/g;
 const suspicious: ReadonlySet<string> = new Set(["undefined", "null", "NaN", "[object Object]"]);
 
 /**
- * The key that locks a user: the prefix and the encoded user id. Two different ids, and two
+ * The key that locks a user: the prefix and the encoded user id. So two different ids, and two
  * different prefixes of locks, never share a key, and no id can smuggle a brace, a colon or a line
- * end into it. A shop's `keyOf` returns the whole key, with the prefix in front.
+ * end into it. A shop's `keyOf` returns the whole key instead: there the shop must ensure this.
  */
 export function submitKey(
   keyPrefix: string,
