@@ -46,8 +46,8 @@ export interface Anonymous extends Refused {
 export interface Contended extends Refused {
   readonly reason: "contended";
   /**
-   * How long the key lived, in ms, when the attempt ended; `Infinity` if it is not a string; 0 with
-   * `hasEnded` or `answerUnavailable`.
+   * How long the key lives unless extended, in ms from the attempt on; `Infinity` if it is not a
+   * string; 0 with `hasEnded` or `answerUnavailable`.
    */
   readonly expiresInMs: number;
   /** The request repeats a submission that is in flight, has ended or was completed. */

@@ -28,22 +28,18 @@ declare module "fastify" {
 export interface SubmitGuardOptions<Req extends FastifyRequest = FastifyRequest>
   extends GuardOptions<Req, [request: Req, reply: FastifyReply]> {}
 
+// biome-ignore-start lint/suspicious/noExplicitAny: whatever the type of the server is.
 /** The handler of any route: a method, so that the types of its route and server may be narrower. */
-type AnyHandler = {
-  // biome-ignore lint/suspicious/noExplicitAny: whatever the type of the server is.
-  handle(this: any, request: FastifyRequest, reply: FastifyReply): unknown;
+type AnyHandler<Req = FastifyRequest, Reply = FastifyReply> = {
+  handle(this: any, request: Req, reply: Reply): unknown;
 }["handle"];
 
-/** The handler of a server on HTTP/2, too, whose requests are of another class. */
-type HandlerOfAnyServer = {
-  // biome-ignore-start lint/suspicious/noExplicitAny: whatever the type of the server is.
-  handle(
-    this: any,
-    request: FastifyRequest<RouteGenericInterface, any, any>,
-    reply: FastifyReply<RouteGenericInterface, any, any, any>,
-  ): unknown;
-  // biome-ignore-end lint/suspicious/noExplicitAny: whatever the type of the server is.
-}["handle"];
+/** The handler of a server on HTTP/2, too, whose requests and replies are of other classes. */
+type HandlerOfAnyServer = AnyHandler<
+  FastifyRequest<RouteGenericInterface, any, any>,
+  FastifyReply<RouteGenericInterface, any, any, any>
+>;
+// biome-ignore-end lint/suspicious/noExplicitAny: whatever the type of the server is.
 
 /** Protects the handlers of routes. */
 export interface SubmitGuard {

@@ -30,9 +30,9 @@ export interface IdempotencyOptions<Source> {
    */
   readonly submissionId?: ((source: Source) => string | NoId | Promise<string | NoId>) | undefined;
   /**
-   * Returns the content that must be equal on a retry: JSON, text, bytes, or a promise of them;
-   * else it is a `NoFingerprintError` (`undefined` beside `submissionId`: nothing is compared). `{
-   * except: ["captcha"] }`: query, body and files, without these top-level members of the body.
+   * Returns the content that must be equal on a retry: JSON, text, bytes, or a promise of them; else
+   * it is a `NoFingerprintError` (beside `submissionId`, `undefined` means that nothing is compared).
+   * `{ except: ["captcha"] }`: query, body and files, without these top-level members of the body.
    * @defaultValue those three for a key, none for `submissionId`
    */
   readonly fingerprint?:

@@ -45,7 +45,7 @@ export interface ReleaseMessage extends OfKey {
 }
 
 /**
- * The outcome of a complete. `recorded`: the answer is kept, and released the lock. `late`: the
+ * The outcome of a complete. `recorded`: the answer is kept, as a rule with the lock released. `late`: the
  * answer is kept, but the key no longer held the lease. `duplicate`: another run of the submission
  * had recorded its answer, so the submission ran twice. `expired`: Redis got the complete later
  * than `retainMs` after its call; nothing is kept. `unconfirmed`: nothing is known to be kept,

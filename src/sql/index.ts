@@ -103,8 +103,8 @@ export class SubmissionTable {
    * A run sends three statements (seven on MySQL); none begins, commits or rolls back. While
    * another transaction with this submission is open, `once` waits, as long as the database
    * permits. Errors of `work`, and of the database except for those below, are passed on unchanged:
-   * let them leave the transaction, so that it is rolled back. Run it again where {@link
-   * isRetryable} says so.
+   * let them leave the transaction, so that it is rolled back. Run it again where
+   * {@link isRetryable} says so.
    *
    * The value is kept as JSON of at most 1 MiB; a longer one is only returned.
    * @throws whatever `work` and the database throw.
