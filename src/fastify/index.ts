@@ -34,13 +34,6 @@ type AnyHandler<Req = FastifyRequest, Reply = FastifyReply> = {
   handle(this: any, request: Req, reply: Reply): unknown;
 }["handle"];
 
-/** The handler of a server on HTTP/2, too, whose requests and replies are of other classes. */
-type HandlerOfAnyServer = AnyHandler<
-  FastifyRequest<RouteGenericInterface, any, any>,
-  FastifyReply<RouteGenericInterface, any, any, any>
->;
-// biome-ignore-end lint/suspicious/noExplicitAny: whatever the type of the server is.
-
 /** Protects the handlers of routes. */
 export interface SubmitGuard {
   /**
@@ -53,8 +46,15 @@ export interface SubmitGuard {
    * `SUBMIT_LOCK_UNSEEN_HANDLER` says once that it happened.
    * @throws InvalidOptionError for anything but a handler of up to two parameters.
    */
-  protect<Handler extends HandlerOfAnyServer = AnyHandler>(handler: Handler): Handler;
+  protect<
+    // HTTP/2 has requests and replies of classes of its own.
+    Handler extends AnyHandler<
+      FastifyRequest<RouteGenericInterface, any, any>,
+      FastifyReply<RouteGenericInterface, any, any, any>
+    > = AnyHandler,
+  >(handler: Handler): Handler;
 }
+// biome-ignore-end lint/suspicious/noExplicitAny: whatever the type of the server is.
 
 /**
  * Makes a guard for Fastify 5, which lets one submission of a user through at a time: 409 while
