@@ -5,7 +5,7 @@ import { checkPlace } from "../http/place.ts";
 import type { Adapter, Exchange, WantedAnswer } from "../http/port.ts";
 import type { RequestSubmission } from "../http/public.ts";
 import type { RequestLease } from "../http/request-lease.ts";
-import { headersToRepeat, listedHeaders } from "../http/stored-answer.ts";
+import { headersToRepeat, isRedirect, listedHeaders } from "../http/stored-answer.ts";
 import type { Lease } from "../lock/lease.ts";
 import type { StoredAnswer } from "../lock/record.ts";
 import { type Problem, problemOf } from "../problem.ts";
@@ -240,9 +240,9 @@ function redirectOf(thrown: unknown): AnswerHead | undefined {
     // SvelteKit throws an object, React Router a `Response`.
     const pairs = typeof location === "string" ? { location } : [...headers];
     const all = new Headers(pairs);
-    return status >= 300 && status < 400 && all.has("location")
-      ? { status, headers: all }
-      : undefined;
+    // TanStack's `Response` gets its `Location` behind the guard.
+    const isAnswer = isRedirect(status) && (all.has("location") || isResponse(thrown));
+    return isAnswer ? { status, headers: all } : undefined;
   } catch {
     return undefined;
   }

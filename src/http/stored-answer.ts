@@ -34,9 +34,16 @@ export function hasLongHeaders({ headers = {} }: AnswerToStore): boolean {
   return length > maxHeadersLength;
 }
 
+/** Whether a status promises a `Location`. */
+export function isRedirect(status: number): boolean {
+  return [301, 302, 303, 307, 308].includes(status);
+}
+
 /** Whether the kept answer can be repeated: complete, and in a coding that the client accepts. */
 export function isReadable(answer: StoredAnswer, accept: string | undefined): boolean {
   const { body, headers, status } = answer;
+  // Without a body, a `Location` is the whole answer, and a router may set it behind the guard.
+  if (isRedirect(status) && !body?.length && headers["location"] === undefined) return false;
   if (body !== undefined) return isCodingAccepted(headers["content-encoding"] ?? "", accept ?? "");
   // A redirect needs only its headers. A success is not whole without its body.
   return status >= 300 && status < 400;
@@ -75,6 +82,8 @@ const always = [
   // They are the answer of an empty body: to htmx, and to nginx, which sends a file for it.
   ...["hx-location", "hx-redirect", "hx-refresh", "hx-reswap", "hx-retarget", "hx-trigger"],
   "x-accel-redirect",
+  // Without them the clients of Inertia and TanStack cannot read the body.
+  ...["x-inertia", "x-tss-raw", "x-tss-serialized"],
 ];
 
 /**

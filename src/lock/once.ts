@@ -42,7 +42,7 @@ export interface OnceResult<Value> {
  *
  * ```
  * acquired ── work returns ────────────▶ its value, kept
- *      │ ──── work throws ─────────────▶ its error, and the lock is released
+ *      │ ──── work throws ─────────────▶ its error, a redirect too, and the lock is released
  *      └───── JSON cannot say it ──────▶ InvalidValueError, and recorded without a value
  * completed ───────────────────────────▶ the kept value, or AnswerUnavailableError
  * contended by the same submission, to the end of waitMs ─▶ LockContendedError

@@ -326,6 +326,34 @@ describe("streams", () => {
     },
   );
 
+  test.each([
+    ["thrown", true],
+    ["returned", false],
+  ])(
+    "a redirect whose framework sets its Location later is not repeated without it: %s",
+    async (_how, isThrown) => {
+      const { guard, whenFree } = open();
+      let runs = 0;
+      const post = guard.protect(() => {
+        runs++;
+        const response = Object.assign(new Response(null, { status: 307 }), {
+          options: { to: "/" },
+        });
+        if (isThrown) throw response;
+        return response;
+      });
+      const { status } = await post(order()).catch((thrown) => thrown as Response);
+      expect(status).toBe(307);
+      await whenFree();
+      const repeat = await post(order());
+      expect([repeat.status, repeat.headers.get("submit-lock-code")]).toEqual([
+        409,
+        "idempotency_answer_unavailable",
+      ]);
+      expect(runs).toBe(1);
+    },
+  );
+
   const unreadable = new Proxy(
     {},
     {

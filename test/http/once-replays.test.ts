@@ -60,8 +60,13 @@ describe.each(onAll.filter(keepsNames))("$name", (framework: Framework) => {
 });
 
 describe.each(newest)("$name", (framework: Framework) => {
-  test("a repeat of an empty body has the header that is the answer", async () => {
-    const headers = { "hx-redirect": "/orders/7", "x-accel-redirect": "/invoices/7.pdf" };
+  test("a repeat of an empty body has the header that is the answer, or how to read it", async () => {
+    const headers = {
+      "hx-redirect": "/orders/7",
+      "x-accel-redirect": "/invoices/7.pdf",
+      "x-inertia": "true",
+      "x-tss-serialized": "true",
+    };
     const once = await openOnce({
       framework,
       handler: ({ byHand, hono }) => {
