@@ -238,10 +238,10 @@ function redirectOf(thrown: unknown): AnswerHead | undefined {
     const [, url, code] = /^NEXT_REDIRECT;\w*;(.*);(3\d\d);$/s.exec(digest) ?? [];
     if (url !== undefined) return { status: Number(code), headers: [["location", url]] };
     // SvelteKit throws an object, React Router a `Response`.
-    const pairs = typeof location === "string" ? { location } : [...headers];
-    const all = new Headers(pairs);
+    const all = new Headers(typeof location === "string" ? { location } : [...headers]);
     // TanStack's `Response` gets its `Location` behind the guard.
-    const isAnswer = isRedirect(status) && (all.has("location") || isResponse(thrown));
+    const isLocatedLater = isRedirect(status) && isResponse(thrown);
+    const isAnswer = isLocatedLater || (all.has("location") && status >= 300 && status < 400);
     return isAnswer ? { status, headers: all } : undefined;
   } catch {
     return undefined;

@@ -293,6 +293,7 @@ describe("streams", () => {
   const redirects: [string, thrown: () => unknown, status: number][] = [
     ["React Router", () => new Response(null, { status: 303, headers: { location } }), 303],
     ["SvelteKit", () => ({ status: 303, location }), 303],
+    ["SvelteKit, of a status without a meaning of its own", () => ({ status: 300, location }), 300],
     [
       "Next.js",
       () =>
