@@ -45,13 +45,13 @@ export interface ReleaseMessage extends OfKey {
 }
 
 /**
- * The outcome of a complete. `recorded`: the answer is kept, as a rule with the lock released. `late`: the
- * answer is kept, but the key no longer held the lease. `duplicate`: another run of the submission
- * had recorded its answer, so the submission ran twice. `expired`: Redis got the complete later
- * than `retainMs` after its call; nothing is kept. `unconfirmed`: nothing is known to be kept,
- * because Redis has not answered within 2 × `acquireTimeoutMs` + `ttlMs` of the call (it is sent on
- * until `maxHoldMs`, if that is longer), a foreign value is under the record's key, the lock was
- * closed, or `release` was called before.
+ * The outcome of a complete. `recorded`: the answer is kept, as a rule with the lock released.
+ * `late`: the answer is kept, but the key no longer held the lease. `duplicate`: another run of the
+ * submission had recorded its answer, so the submission ran twice. `expired`: Redis got the
+ * complete later than `retainMs` after its call; nothing is kept. `unconfirmed`: nothing is known
+ * to be kept, because Redis has not answered within 2 × `acquireTimeoutMs` + `ttlMs` of the call
+ * (it is sent on until `maxHoldMs`, if that is longer), a foreign value is under the record's key,
+ * the lock was closed, or `release` was called before.
  */
 export type CompleteOutcome = "recorded" | "late" | "duplicate" | "expired" | "unconfirmed";
 
