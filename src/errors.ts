@@ -1,7 +1,7 @@
 /**
  * Errors carry a brand and a `code`, because `instanceof` fails as soon as two copies of the
- * package meet. All but those of wrong code also carry `status`, `statusCode` and `expose`, which the
- * error handlers of Express and Koa read, and some write: each has them as fields of its own.
+ * package meet. Most also carry `status`, `statusCode` and `expose`. The error handlers of Express
+ * and Koa read these, and some write them: so each error has them as fields of its own.
  */
 const errorBrand = Symbol.for("submit-lock.error");
 
@@ -34,7 +34,7 @@ const refusalCodes: Readonly<Partial<Record<SubmitLockErrorCode, string>>> = {
   SUBMIT_LOCK_NO_FINGERPRINT: "SUBMIT_LOCK_NO_FINGERPRINT",
 };
 
-/** The base of all error classes with a `code`. Recognise them with {@link isSubmitLockError}. */
+/** The base of the server's error classes. Recognise them with {@link isSubmitLockError}. */
 export abstract class SubmitLockError extends Error {
   abstract readonly code: SubmitLockErrorCode;
 

@@ -311,7 +311,7 @@ const contents: Readonly<Record<ProblemCode, (about: About, isDerived: boolean) 
     409,
     "Conflict",
     isCooldown
-      ? "This was not processed: your last submission has just ended. Check whether it succeeded."
+      ? "This submission was not processed: your last one has just ended. Check whether it succeeded."
       : "Another submission of yours is still being processed. Wait for its answer before you submit again.",
     "We are still processing your first order, or have just finished it, so we did not place this one. Look at your orders before you submit again.",
     "You already have an order in progress",

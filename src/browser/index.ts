@@ -61,7 +61,7 @@ export class SubmitUnansweredError extends Error {
   declare readonly tries: number;
 }
 
-/** Joins a request that is sent until it is answered, or until its last caller has left. */
+/** Joins a request under way. It is sent again until it is answered or all callers have left. */
 type Join = (
   onWaiting: SubmitOnceOptions["onWaiting"],
   of: Request,

@@ -109,7 +109,7 @@ export async function answers({ args, terminal, open }: Context): Promise<undefi
   if (found.some(({ answer }) => answer.unreadable === "sealed with another key")) {
     lines.push(
       args.has("config")
-        ? "The lock of --config does not have the key that has sealed these: add it to its seal.keys."
+        ? "The lock of --config lacks the key of these sealed answers: add that key to its seal.keys."
         : "Sealed answers are opened with the shop's own lock: give its module with --config.",
     );
   }

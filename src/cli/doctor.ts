@@ -29,7 +29,7 @@ interface ServerReport {
 }
 
 interface Finding {
-  /** `fail`: orders fail, or locks or answers can get lost. `warn`: less. `unknown`: not checked. */
+  /** `fail`: urgent, and the exit code is 1. `warn`: less urgent. `unknown`: not checked. */
   readonly level: "ok" | "warn" | "fail" | "unknown";
   readonly check: string;
   readonly text: string;
@@ -175,7 +175,7 @@ function lookAtInfo(info: Info, isClusterNode: boolean, save: unknown, add: Add)
   }
 
   const isLogBroken = info["aof_enabled"] === "1" && info["aof_last_write_status"] === "err";
-  // Without save points a snapshot that failed refuses nothing.
+  // Without save points, Redis ignores a snapshot that failed.
   if (isLogBroken || (info["rdb_last_bgsave_status"] === "err" && save !== "")) {
     const text = `Redis could not save its ${isLogBroken ? "append-only file" : "snapshot"}: by default, it refuses every lock until it can save again`;
     add(

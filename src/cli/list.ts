@@ -131,7 +131,7 @@ export function longHeld(locks: Listed["locks"]): ReadonlySet<Found> {
   const ages = working.map(ageOf).sort((one, other) => one - other);
   const isLong = (found: Found) => {
     const age = ageOf(found);
-    // The median of the other locks: a lock that may hang is itself in the upper half.
+    // A lock that may hang is in the upper half, so this is the median of the others.
     const median = ages[Math.floor((ages.length - 2) / 2)];
     const isFarBeyond = median !== undefined && age >= Math.max(10 * median, 5_000);
     return isFarBeyond || (found.state === "held" && age >= (found.endsInMs ?? 0));

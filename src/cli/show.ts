@@ -186,7 +186,7 @@ function factsOf(held: HeldInspection): string[] {
   return [...facts, `  renewed  ${renewed}`, ends];
 }
 
-/** The longest wait from a `free` to the next order, in ms; `Infinity` for a lock's own `ttlMs`. */
+/** The longest wait from a `free` to the next order, in ms; `Infinity` means the lock's `ttlMs`. */
 export function longestWaitMs(found: Found): number {
   if (found.state === "held" && found.clockSetBack) return Number.POSITIVE_INFINITY;
   const renewals = renewalsOf(found);

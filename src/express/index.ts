@@ -183,7 +183,7 @@ class ExpressCapture extends ResponseCapture {
   responseEnded(): void {
     const res = this.res as ServerResponse & Record<string, unknown>;
     let { statusCode } = res;
-    // Without an end, the handler itself has written all of the length that it declared.
+    // Without a call of `end`, the handler has written all of its `Content-Length`.
     if (this.#isLate || !res.writableEnded || (statusCode < 500 && statusCode !== 408)) return;
     this.#isLate = true;
     Object.defineProperty(res, "statusCode", {

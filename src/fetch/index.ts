@@ -104,7 +104,7 @@ export function submitGuard<Req extends Request = Request>(
         await waitUntil?.(promise, request, ...rest);
       } catch (error) {
         // Do not throw: an order may be placed, and must be answered.
-        const why = "waitUntil failed, so the platform may freeze before a lock is released";
+        const why = "waitUntil failed, so the process may be frozen before a lock is released";
         warnOnce("SUBMIT_LOCK_WAIT_UNTIL_FAILED", `${why}: ${textOfThrown(error)}`);
       }
     };

@@ -1,7 +1,7 @@
 import { NoFingerprintError } from "../errors.ts";
 import { fieldsOf, queryOf, without } from "../http/fingerprint.ts";
 
-/** The longest body that is compared, in bytes: its clone is kept in memory until it was read. */
+/** The longest body that is compared, in bytes: all of its clone is kept in memory. */
 const maxBytes = 1_048_576;
 
 /** The most chunks of a body: Node's time to read a clone grows with the square of their number. */

@@ -56,7 +56,7 @@ export async function untilOver(
   if (!Number.isInteger(status)) throw new TypeError("expected a Response");
   // Reading `body` may throw: of a proxy, and of Hono's own `Response` with a status such as 204.
   const isProxied = isProxy(response);
-  // Bun knows the type of a text, or of bytes, that names none: only of the handler's own Response.
+  // Bun adds a missing type of a text or of bytes, but only to the handler's own `Response`.
   const isTyped = !isBun || response.headers.has("content-type");
   const source = isProxied || isTyped || response.bodyUsed ? response : response.clone();
   const body = isProxied || !mayHaveBody(status) ? null : source.body;

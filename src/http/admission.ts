@@ -174,7 +174,7 @@ async function decide<Source, Args extends unknown[]>(
       return refused({ reason: "mismatch", inFlight: attempt.inFlight });
     case "unavailable": {
       const { cause, isRepeat } = attempt;
-      // A wrong password or permission goes to the error handler: a 503 would look like an outage.
+      // Give a wrong password or permission to the error handler, so that the shop can log it.
       if (isSubmitLockError(cause) && cause.code === "SUBMIT_LOCK_MISCONFIGURED") {
         return fail(options, exchange, cause, key, submission);
       }

@@ -18,8 +18,8 @@ export type HoldOptions = Pick<
 
 /**
  * The lease of one request. It ends once, when the handler's work is done and the response has
- * ended or its client has left. If the end of the work cannot be seen, only the end of the response
- * counts: a client that leaves does not stop the handler.
+ * ended or its client has left. Where nothing shows the end of the work, the lease ends with the
+ * response, or after `unseen` with `maxHoldMs`: a client that leaves does not stop the handler.
  */
 export class RequestLease {
   readonly exchange: Exchange;

@@ -281,7 +281,7 @@ export async function acquireOrWait(
     return { ...attempt, isRepeat: true };
   }
   if (attempt.outcome === "acquired" && shared !== undefined) {
-    // The caller whose attempt it was runs the submission: wait for that run.
+    // The attempt's first caller runs the submission: wait for its run.
     const { lease } = attempt;
     run = lease.ownerId;
     attempt = { outcome: "contended", expiresInMs: lease.remainingMs(), sameSubmission: true };

@@ -242,7 +242,7 @@ export type FreeReply = FreeAnswer | NoAnswer;
 export type ForgetReply = Answered<"forgotten" | "inFlight" | "changed" | "absent"> | NoAnswer;
 
 /**
- * - `recorded`: the record is written, by this request, which released the key, or an earlier copy.
+ * - `recorded`: this request wrote the record and released the key, or an earlier copy did.
  * - `late`: the record is written, but the key no longer held this owner id.
  * - `expired`: this request was executed at or after the record's expiry; nothing was recorded.
  * - `duplicate`: another owner id has recorded an answer of the same submission: it ran twice.

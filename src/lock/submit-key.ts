@@ -35,7 +35,7 @@ export function submitKey(
       if (suspicious.has(id)) {
         warnOnce(
           "SUBMIT_LOCK_SUSPICIOUS_USER_ID",
-          `userId: got the text ${JSON.stringify(id)}, which String(…) makes of a missing value, of NaN or of an object: if that is where it comes from, all such users share one lock and keep each other out. Pass undefined for a request without a user, and the id itself for one with a user`,
+          `userId: got the text ${JSON.stringify(id)}, which String(…) makes of a missing value, of NaN or of an object: such users would all share one lock and keep each other out. Pass undefined for a request without a user, and the id itself for one with a user`,
         );
       }
       break;

@@ -282,11 +282,11 @@ export class SubmitLock {
   }
 
   /**
-   * Ends this lock: new attempts are unavailable at once; leases, and calls that wait for the end
-   * of a submission, go on until `timeoutMs` are over (then leases are lost); releases and
-   * completes get `2 × acquireTimeoutMs` then, or completes the rest of `timeoutMs`, if that is
-   * longer. Connections are closed only if the store opened them itself. Never rejects because of
-   * Redis; a second call waits for the first.
+   * Ends this lock. New attempts are unavailable at once. Leases, and calls that wait for the end
+   * of a submission, go on for `timeoutMs` at most; then leases are lost. Releases then get
+   * `2 × acquireTimeoutMs`. Completes get as long, or the rest of `timeoutMs` if that is longer.
+   * Connections are closed only if the store opened them itself. Never rejects because of Redis;
+   * a second call waits for the first.
    * @throws InvalidOptionError, as a rejection.
    */
   async close(options: CloseOptions = {}): Promise<void> {

@@ -11,7 +11,7 @@ export interface SqlExecutor {
   query(text: string, params: (string | number | null)[]): PromiseLike<unknown>;
 }
 
-/** The row of a submission: columns of text, so that no driver parses them. */
+/** The row of a submission. The value is read as text, so that no driver parses it. */
 export interface SubmissionRow {
   readonly fingerprint: string | null;
   /** JSON; `""` for `undefined`, and `null` where none was kept. */

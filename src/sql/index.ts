@@ -152,7 +152,7 @@ export class SubmissionTable {
    * Deletes one batch of rows that are older than `olderThanMs`, by the database's clock, and
    * resolves to whether there may be more. A repeat of a deleted one runs. Takes a pool.
    * @param options `olderThanMs`: a day to ten years in milliseconds; `batchSize`: 1 to 10 000,
-   * @defaultValue 1 000
+   * 1 000 by default.
    * @throws InvalidOptionError, as a rejection.
    */
   async prune(

@@ -132,7 +132,7 @@ export class ConnectionPair {
     if (this.#users.size === manyLocks) {
       warnOnce(
         "SUBMIT_LOCK_MANY_LOCKS",
-        `${manyLocks} locks are open on one Redis client: make one for the process, and not one for each request, or close() it`,
+        `${manyLocks} locks are open on one Redis client: make one SubmitLock for the process, and not one for each request, or close() each of them`,
       );
     }
     return () => {

@@ -29,8 +29,8 @@ export function isOfReplica(reply: unknown): boolean {
 }
 
 /**
- * An error also of a master that Sentinels have replaced: its replicas follow the new one, and for
- * about 10 s no Sentinel tells it. A master of a Cluster is told at once.
+ * A master that Sentinels have replaced sends this error, too: its replicas have left it. No
+ * Sentinel tells it so for about 10 s. In a Cluster, a replaced master is told at once.
  */
 export function lacksReplicas(reply: unknown): boolean {
   return isServerError(reply) && reply.message.startsWith("NOREPLICAS");

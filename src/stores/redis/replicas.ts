@@ -223,8 +223,8 @@ export class ReplicaWait {
   /** Opens the pair for touches; `undefined` where no lock uses it, or the client has ended. */
   #pair(): ConnectionPair | undefined {
     if (this.#users.size === 0 || this.#client.status === "end") return undefined;
-    // Replace our own client if it has ended, as one of Sentinels may while it looks for its
-    // master, or if the application has selected another database.
+    // Replace our own client if it has ended, or the application has selected another database.
+    // A client with Sentinels may end while it looks for the master.
     const own = this.#own;
     if (own && (own.status === "end" || own.database !== this.#client.database)) this.#close();
     this.#own ??= inNeutralContext(() => {

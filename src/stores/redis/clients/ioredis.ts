@@ -138,8 +138,8 @@ export class IoredisPort extends IoredisServer implements ClientPort {
     this.isCluster = this.client.isCluster === true;
     const { connectionPool, options } = this.client;
     const hasNodes = this.isCluster && connectionPool?.getInstanceByKey !== undefined;
-    // Rule 23: automatic pipelining may write an `ASKING` of the application right before a call,
-    // which the node would then execute for a slot that it does not have yet.
+    // Rule 23: automatic pipelining may write an application's `ASKING` just before our call. The
+    // node would then execute our call for a slot that it does not have yet.
     const mayBeOpened = options?.redisOptions?.enableAutoPipelining === true;
     this.mayGather = hasNodes && !mayBeOpened && this.keyPrefix !== undefined;
   }

@@ -40,14 +40,14 @@ end
 `;
 
 /**
- * Writes records, and lets their locks go.
+ * Writes records and releases their locks.
  *
  * KEYS: for each entry the lock and the record, which are in one slot.
  * ARGV: for each entry the owner id, the record, Redis' time in ms at which it expires, and
  *   the end of a cooldown (0: none). All are equal in every copy.
  *
  * Returns the clock, then for each entry:
- *   1 recorded, and the lock was ours and is let go
+ *   1 recorded; the lock was ours and is released
  *   2 recorded by an earlier copy
  *   3 recorded, but the lock was not ours any more
  *   0 too late: the record would have expired; nothing was recorded

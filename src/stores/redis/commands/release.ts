@@ -112,7 +112,8 @@ return replies
 `);
 
 /**
- * Rule 25: a release that tells the answer of its run. A copy that finds the lock let go tells nothing.
+ * Rule 25: a release that tells the answer of its run. A copy that finds no lock of ours tells
+ * nothing.
  *
  * KEYS: for each entry the lock and the answer told, which are in one slot.
  * ARGV: for each entry the owner id, the end of a cooldown (0: none), the answer, and its life in ms.
