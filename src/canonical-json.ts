@@ -4,7 +4,7 @@ import { NoFingerprintError } from "./errors.ts";
 /** Deeper than any order, and far from the depth at which the recursion overflows the stack. */
 const maxDepth = 64;
 
-/** The most characters in a sorted text, of strings and names alone: to sort 1 MB takes 0.25 s. */
+/** How many characters {@link take} counts before it stops the sort: 1 MB would take 0.25 s. */
 const maxSorted = 65_536;
 
 const tooLong = Symbol("longer than the sorted form");
@@ -89,8 +89,8 @@ function hasBytes(value: unknown, depth: number): boolean {
 }
 
 /**
- * The value that JSON writes. Refuses a bigint, and a value that JSON would write as a different
- * one: both would have one fingerprint.
+ * Returns the value that JSON writes. Refuses a bigint, and a value that JSON would write like a
+ * different value: the two values would have one fingerprint.
  */
 function shownOf(value: unknown): unknown {
   const mayShow = typeof value === "bigint" || (typeof value === "object" && value !== null);
@@ -107,7 +107,7 @@ function shownOf(value: unknown): unknown {
   if (typeof shown !== "object" || shown === null || Array.isArray(shown)) return shown;
   const isEmpty = !isPlain(shown) && Object.keys(shown).length === 0;
   if (isEmpty || types.isMap(shown) || types.isSet(shown)) {
-    // JSON would write `{}` for each of them, and different contents would be equal.
+    // JSON would write `{}` for every such object, and different contents would be equal.
     throw new NoFingerprintError(
       "the fingerprint: expected JSON, got an object whose content is not in its members, such as a Map, a Set or a promise. Return its content as JSON",
     );
@@ -119,7 +119,7 @@ function tooDeep(value: object): NoFingerprintError {
   try {
     JSON.stringify(value);
   } catch (error) {
-    // A RangeError: too deep, which clients can send. Any other: a circle, which parsers make.
+    // A RangeError means deep nesting, which clients can send; others a circle, which parsers make.
     if (!(error instanceof RangeError)) {
       return new NoFingerprintError(
         'the fingerprint: its payload is in a circle, so a parser has left more than the values that the client sent. Let it leave values alone (attachFieldsToBody: "keyValues" of @fastify/multipart), or set idempotency.fingerprint',
@@ -135,7 +135,7 @@ function quote(text: string): string {
   return /^[ !#-[\]-~]*$/.test(text) ? `"${text}"` : JSON.stringify(text);
 }
 
-/** Whether an object has no prototype, or the `Object.prototype` of any realm (which has none). */
+/** Whether the prototype is `null` or any realm's `Object.prototype` (which has no prototype). */
 export function isPlain(object: object): boolean {
   const prototype: unknown = Object.getPrototypeOf(object);
   return prototype === null || Object.getPrototypeOf(prototype) === null;

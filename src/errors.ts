@@ -5,7 +5,7 @@
  */
 const errorBrand = Symbol.for("submit-lock.error");
 
-/** The `code` of each error class of this package. The codes are stable. */
+/** The `code` of each subclass of {@link SubmitLockError}. The codes are stable. */
 export type SubmitLockErrorCode =
   | "SUBMIT_LOCK_INVALID_OPTION"
   | "SUBMIT_LOCK_INVALID_USER_ID"
@@ -73,19 +73,19 @@ export interface ContentionDetails {
   readonly sameSubmission?: boolean | undefined;
   /** There is no holder: the cooldown that the user's last lease left is not over. */
   readonly isCooldown?: boolean | undefined;
-  /** The key of the lock, where the error has it. */
+  /** The key of the lock, given by `withLock` alone. */
   readonly key?: string | undefined;
   /**
    * `once` has waited, and the submission has ended without a kept answer: its work has failed, its
-   * process has died, or it let go of its lock. A new call may run: look for an effect first.
+   * process has died, or its lock was released. A new call may run: look for an effect first.
    */
   readonly hasEnded?: boolean | undefined;
 }
 
 /**
- * The key was not free, but had another holder, say, or a cooldown: for `once` at its one try, for
- * `withLock` until the end of `waitMs`. Or the same submission was in flight: `once` waited for it
- * for up to `waitMs`, `SubmissionTable` for its row.
+ * The key was not free: it had another holder or a cooldown, for example. `once` tries one time,
+ * `withLock` until the end of `waitMs`. Or the same submission was in flight: `once` waited up to
+ * `waitMs` for its end, `SubmissionTable` for its row.
  */
 export class LockContendedError extends SubmitLockError {
   override readonly name = "LockContendedError";
@@ -136,9 +136,9 @@ export class SubmissionMismatchError extends SubmitLockError {
 
 /**
  * From `once`: the submission was completed before, and no value of it can be returned. The value
- * was above 1 MiB, not JSON or left out in an outage, a guard or `lease.complete` kept an answer,
- * or the record is unreadable. From `SubmissionTable`: a row was committed, without a value or
- * with one that is not JSON.
+ * was above 1 MiB, not JSON, or left out in an outage; or the record has an answer of a guard or
+ * `lease.complete`; or the record is unreadable. From `SubmissionTable`: a row was committed,
+ * without a value or with a value that is not JSON.
  */
 export class AnswerUnavailableError extends SubmitLockError {
   override readonly name = "AnswerUnavailableError";
@@ -163,7 +163,7 @@ export class InvalidValueError extends SubmitLockError {
 
 /**
  * The store gave no usable answer in time. `cause`, or its `cause`, is the store's error, if there
- * is one, and may have a text of Redis or the system; `message` never has.
+ * is one. The store's error may have a text of Redis or the system; `message` never has.
  */
 export class LockUnavailableError extends SubmitLockError {
   override readonly name = "LockUnavailableError";
@@ -234,10 +234,10 @@ export class AnsweredTwiceError extends SubmitLockError {
  * From a guard or `fingerprintOf`: a payload cannot be compared with an earlier one, or a guard finds
  * no id in it. The handler did not run.
  *
- * - Status 500: no body parser ran before the guard, or it left an object that contains itself; a
- *   file is neither in memory nor hashed; `fingerprint` returned neither JSON nor text nor bytes;
- *   on fetch, the body was read before the guard, or cannot be cloned.
- * - Status 415: no body parser took the request's content type, neither JSON nor a form.
+ * - Status 500: no body parser ran before the guard, or a parser left an object that contains
+ *   itself; a file is neither in memory nor hashed; `fingerprint` returned neither JSON nor text
+ *   nor bytes; on fetch, the body was read before the guard, or cannot be cloned.
+ * - Status 415: a body parser skipped the content type, or the type is neither JSON nor a form.
  * - Status 413: more than 1 000 files; with `submit-lock/fetch`, more than 1 MiB or 4 096 chunks.
  * - Status 422: the payload is nested deeper than 64 levels, or has a number that is not finite.
  */
@@ -261,10 +261,10 @@ export class NoFingerprintError extends SubmitLockError {
 }
 
 /**
- * `SubmissionTable.once` of `submit-lock/sql`: its statements were not in one open transaction. It
- * was given a pool, no BEGIN was sent, or the transaction ended within `work`. Behind a COMMIT, the
- * writes before it stay, and no repeat runs. Behind a rollback, as by a deadlock that `work` has
- * caught, the writes after it may stay, and a repeat runs: look for their effect.
+ * `SubmissionTable.once` of `submit-lock/sql`: its statements were not in one open transaction.
+ * `once` got a pool, no BEGIN was sent, or the transaction ended within `work`. After a COMMIT, the
+ * writes before the COMMIT stay, and no repeat runs. After a rollback, as by a deadlock that `work`
+ * has caught, writes after the rollback may stay, and a repeat runs: look for these writes.
  */
 export class TransactionRequiredError extends SubmitLockError {
   override readonly name = "TransactionRequiredError";
@@ -290,7 +290,7 @@ export type AnySubmitLockError =
   | NoFingerprintError
   | TransactionRequiredError;
 
-/** Replaces the stack of an error that a timer has made by the stack of the waiting call. */
+/** Gives an error, which was made in a timer, the stack of the call that waits. */
 export function atCaller(error: SubmitLockError): SubmitLockError {
   Error.captureStackTrace?.(error, atCaller);
   return error;

@@ -28,8 +28,8 @@ const bareKey = /^[!#-+\--:<-~]+$/;
  * await lock.once(user.id, { id: `pay:${header.key}` }, () => pay(payment));
  * ```
  *
- * @param lines the header's lines as they were sent, such as Node's `headersDistinct` has them, or
- * its only line. Joined by a comma, as in `headers`, the lines `"a` and `b"` would read as one key.
+ * @param lines the header's lines as they were sent, such as in Node's `headersDistinct`, or the
+ * only line. Joined by a comma, as in `headers`, the lines `"a` and `b"` would read as one key.
  */
 export function parseIdempotencyKey(
   lines?: string | readonly string[] | null | undefined,

@@ -1,6 +1,6 @@
 import { type AnySubmitLockError, isSubmitLockError } from "./errors.ts";
 
-/** The stable codes of refusals. The last two are only of errors: {@link problemOf} has them. */
+/** The stable codes of refusals. The last two are for errors: only {@link problemOf} uses them. */
 export type ProblemCode =
   | "submit_anonymous"
   | "submit_contended"
@@ -42,7 +42,7 @@ export interface Anonymous extends Refused {
   readonly reason: "anonymous";
 }
 
-/** A 409. Without a flag: the lock is not free, usually for another submission of the user. */
+/** A 409. If no flag is true, another submission of the user usually has the lock. */
 export interface Contended extends Refused {
   readonly reason: "contended";
   /**
@@ -56,11 +56,11 @@ export interface Contended extends Refused {
   readonly answerUnavailable: boolean;
   /** The guard waited, and the submission ended without an answer to repeat: a retry may run. */
   readonly hasEnded?: boolean | undefined;
-  /** `cooldownMs` is not over, or, on Koa, the second after an order whose client has left. */
+  /** `cooldownMs` is not over or, on Koa, the 1 s that follows an order whose client has left. */
   readonly isCooldown: boolean;
 }
 
-/** No `Idempotency-Key` or submission id was sent where one is required, or it is invalid. */
+/** The `Idempotency-Key` or submission id is invalid, or is missing where it is required. */
 export interface KeyMissing extends Refused {
   readonly reason: "key-missing" | "key-invalid" | "id-invalid";
   /** A sentence about the form of a key or an id, never with the value that was sent. */
@@ -112,7 +112,7 @@ export function prefersHtml(accept = "*/*"): boolean {
 
 /**
  * Makes the answer that a guard with `submissionId`, without `docs`, would give for an error of
- * `once`, `withLock` or a lease, or one that a lost lease caused. Send `status`, `headers`, `body`.
+ * `once`, `withLock` or a lease, or an error that a lost lease caused. Send status, headers, body.
  *
  * @example
  * ```ts
@@ -122,8 +122,8 @@ export function prefersHtml(accept = "*/*"): boolean {
  * ```
  *
  * @param accept the request's `Accept`: a page for a client that prefers HTML; else a problem document.
- * @returns `undefined` for an error that is no refusal, such as a wrong option. Log each 503: a wrong
- * password (`LockMisconfiguredError`) is one, too, and does not end by itself.
+ * @returns `undefined` for an error that is not a refusal, such as a wrong option. Log each 503: a
+ * wrong password (`LockMisconfiguredError`) is a 503, too, and does not end by itself.
  */
 export function problemOf(error: unknown, accept?: string): Problem | undefined {
   const refusal = refusalIn(error);
@@ -131,11 +131,11 @@ export function problemOf(error: unknown, accept?: string): Problem | undefined 
   if (refusal === undefined || code === undefined) return undefined;
   const audience = { docs: undefined, isDerived: true, prefersPage: prefersHtml(accept) };
   const problem = problemFor(code, refusal, audience);
-  // Not frozen: the servers of Hono before 2.1.5 add a header to those of a `Response`.
+  // Not frozen: @hono/node-server before 2.1.5 adds a header to the headers of a `Response`.
   return { ...problem, headers: { ...problem.headers } };
 }
 
-/** The error, if a client can do something about it, or the lost lease that has caused it. */
+/** Returns the error if a client can act on it, else the `LockLostError` that has caused it. */
 function refusalIn(error: unknown, depth = 0): AnySubmitLockError | undefined {
   if (isSubmitLockError(error)) {
     return "status" in error && error.status !== 500 ? error : undefined;
@@ -147,7 +147,7 @@ function refusalIn(error: unknown, depth = 0): AnySubmitLockError | undefined {
 }
 
 /**
- * @param audience with `isDerived` the id is the application's: only the text about an invalid
+ * @param audience `isDerived`: the id is the application's, so only the text about an invalid
  * Idempotency-Key names that header.
  */
 export function problemFor(
@@ -203,7 +203,7 @@ const temporary: readonly ProblemCode[] = [
   "idempotency_in_flight",
 ];
 
-/** `Retry-After`, in s: what is left of a cooldown, or 1: few orders take longer. 0 invites a storm. */
+/** `Retry-After` in s: a cooldown's rest, else 1, as few orders take longer. 0 invites a storm. */
 function retryAfter(code: ProblemCode, { isCooldown, expiresInMs = 0 }: About): number | undefined {
   if (code === "submit_contended" && isCooldown) return Math.max(1, Math.ceil(expiresInMs / 1_000));
   return temporary.includes(code) ? 1 : undefined;
@@ -264,7 +264,7 @@ const contents: Readonly<Record<ProblemCode, (about: About, isDerived: boolean) 
     isDerived
       ? "This operation needs the id of the submission. Reload the page, or send the id as it was given to you."
       : "This operation needs the header Idempotency-Key: a new one for each new submission, the same one for each retry.",
-    "The page did not send what keeps an order from being placed twice. Go back, reload the page, and submit your order again.",
+    "The page did not send the id that keeps an order from being placed twice. Go back, reload the page, and submit your order again.",
   ],
   idempotency_key_invalid: ({ why }) => [
     400,

@@ -8,9 +8,9 @@ import {
 import { setImmediate as nodeNextTurn, setTimeout as nodeSleep } from "node:timers/promises";
 
 /*
- * Node's clocks and timers as they were when the package was loaded. An application's tests replace
- * the globals, and methods of `node:timers`: a lock that read those at each call would never settle
- * an attempt again, and would grant a lease whose time stands still.
+ * Node's clocks and timers as they were when the package was loaded. Tests of an application may
+ * replace the globals and the methods of `node:timers`. A lock that used these replacements would
+ * never settle an attempt again, and would grant a lease whose time stands still.
  */
 export let setTimeout: typeof nodeSetTimeout = nodeSetTimeout;
 export let clearTimeout: typeof nodeClearTimeout = nodeClearTimeout;

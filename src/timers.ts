@@ -54,9 +54,9 @@ class Slot extends Timer {
 
 /**
  * A hashed timing wheel (Varghese and Lauck, 1987): one `setTimeout` for many timers, because one
- * for each attempt took about a quarter of the throughput under load. A timer is never early, and up
- * to about one step late. The timers of a slot are a ring: V8 reallocates the table of a `Set`, and
- * the old one keeps the timers until a major garbage collection.
+ * for each attempt cost about a quarter of the throughput under load. A timer is never early, and
+ * up to about one step late. The timers of a slot are a ring and not a `Set`: V8 reallocates a
+ * Set's table, and the old table keeps the timers in memory until a major garbage collection.
  */
 export class TimerWheel<Kind extends Timer = Timer> {
   readonly #stepMs: number;
@@ -89,7 +89,7 @@ export class TimerWheel<Kind extends Timer = Timer> {
   }
 
   clear(timer: Kind): void {
-    // `#timeout` goes on: usually another timer is set a moment later.
+    // Do not clear `#timeout`, because usually another timer is set a moment later.
     if (Timer.unlink(timer) && --this.#count === 0 && this.#keepsAlive) this.#timeout?.unref();
   }
 
@@ -118,7 +118,7 @@ export class TimerWheel<Kind extends Timer = Timer> {
   }
 
   readonly #onTimeout = (): void => {
-    // Rule 10: after a blocked event loop an answer may be waiting: it gets one turn before timers.
+    // Rule 10: after a blocked event loop, an answer may wait. It gets one turn before timers.
     setImmediate(this.#fire, Math.floor(performance.now() / this.#stepMs));
   };
 
@@ -135,8 +135,8 @@ export class TimerWheel<Kind extends Timer = Timer> {
         }
       }
     } finally {
-      // Runs also if an `onDue` has thrown: the rest of its slot fires at the next timeout. Slots
-      // that are empty, as most are long before their time, are removed: no timeout waits for them.
+      // If an `onDue` has thrown, the rest of its slot fires at the next timeout. Remove empty
+      // slots, so that no timeout waits for them: most slots are empty long before their time.
       let next = Number.POSITIVE_INFINITY;
       for (const [number, slot] of this.#slots) {
         if (Timer.next(slot) === slot) this.#slots.delete(number);
@@ -163,7 +163,7 @@ export async function within<Value>(
   }
 }
 
-/** Pauses a random time, so that waiters do not try in step; the last try begins at `endsAt`. */
+/** Pauses for a random time, until `endsAt` at most, so that waiters do not retry together. */
 export async function pauseBeforeRetry(round: number, endsAt: number): Promise<void> {
   const jittered = Math.min(25 * 2 ** round, 250) * (0.5 + Math.random());
   await sleep(Math.max(0, Math.min(jittered, endsAt - performance.now())));

@@ -7,12 +7,12 @@ export const longestCooldownMs = 60_000;
 
 /** The reason why the record of a submission can neither be read nor written. */
 export const notARecord =
-  "the record's key has a value that submit-lock did not write. Delete it, or set another keyPrefix";
+  "the record's key has a value that submit-lock did not write. Delete that key, or set another keyPrefix";
 
 /** A user and a password, or parameters that may hold them, of a URL or a connection string. */
 const mayHaveSecret = /:.*@|:\/\/.*\?|pass(word)?=/is;
 
-/** Describes a wrong value for a message: a short text that is no URL with a secret, or its kind. */
+/** Describes a value for a message: by its kind if it is long, an object or may hold a secret. */
 export function describe(value: unknown): string {
   if (typeof value === "string") {
     if (value.length <= 60 && mayHaveSecret.test(value)) return "a URL";
@@ -64,7 +64,7 @@ export function hasMembers(value: unknown, members: readonly string[]): boolean 
 
 const given = new Set<string>();
 
-/** Emits a process warning once for each code, because its cause would repeat with every request. */
+/** Emits a process warning only once for each code, because a cause repeats with every request. */
 export function warnOnce(code: string, message: string): void {
   if (given.has(code)) return;
   given.add(code);
@@ -77,7 +77,7 @@ export function warnOnce(code: string, message: string): void {
 
 const own = new WeakSet<Error>();
 
-/** An error with a text of this package, which a client may read. */
+/** An error whose message this package wrote, so that an HTTP client may read the message. */
 export function ownError(message: string, cause?: Error): Error {
   const error = new Error(message, cause && { cause });
   own.add(error);

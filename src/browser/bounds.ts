@@ -10,7 +10,7 @@ export const LEAST_RETRY_AFTER_MS = 200;
 export const LONGEST_RETRY_AFTER_MS = 1e9;
 /** Up to a quarter is added to each wait, so that pages refused together do not return together. */
 export const JITTER = 0.25;
-/** After this time a form can be sent again: a download, a 204 or a stopped load shows no page. */
+/** A form can be sent again after this time: a download, 204 or stopped load shows no new page. */
 export const FORM_BUSY_MS = 30_000;
 
 export const UNAUTHORIZED = 401;

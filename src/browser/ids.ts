@@ -1,5 +1,5 @@
 type Storage = Record<"getItem" | "setItem" | "removeItem", (...words: string[]) => string | null>;
-/** The ids by name once more, for pages whose `sessionStorage` is full, forbidden or missing. */
+/** A copy of the ids by name, for pages whose `sessionStorage` is full, forbidden or missing. */
 const memory = new Map<string, string>();
 /** Ids that were made by this page, and under which no order can be placed yet. */
 export const unused: Set<string> = new Set();
@@ -21,7 +21,7 @@ function stored(method: keyof Storage, name: string, ...words: string[]) {
 export const kept = (name: string): string | null | undefined =>
   stored("getItem", name) ?? memory.get(name);
 
-/** Returns the id of a named order, made at the first call, kept in the tab to the final answer. */
+/** Returns the id of a named order: made by the first call, kept by the tab to the final answer. */
 export function idOf(name: string): string {
   const id = kept(name) || newId();
   stored("setItem", name, id);

@@ -25,7 +25,7 @@ export interface SubmitOnceOptions {
   /** The order's name: `cart:17`; on a server, add the user. @defaultValue the request's content */
   readonly name?: string | undefined;
   /**
-   * The page's own id, such as cart and version: two tabs are one order.
+   * The page's own id of the order, such as cart and version: in two tabs, it means one order.
    * @defaultValue the header `Idempotency-Key`, or `idOf(name)`
    */
   readonly id?: string | undefined;
@@ -53,7 +53,7 @@ export interface Waiting {
 /** The options of `fetch`, and `once`. */
 export type SubmitOnceInit = RequestInit & { readonly once?: SubmitOnceOptions | undefined };
 
-/** No final answer came: **the order may be placed**. The same call asks again, with the same id. */
+/** No final answer came: **the order may be placed**. To ask again with the same id, call again. */
 export class SubmitUnansweredError extends Error {
   override readonly name = "SubmitUnansweredError";
   readonly code = "SUBMIT_UNANSWERED";
@@ -61,7 +61,7 @@ export class SubmitUnansweredError extends Error {
   declare readonly tries: number;
 }
 
-/** Joins a request under way. It is sent again until it is answered or all callers have left. */
+/** Joins a request under way, which is repeated until it is answered or all callers have left. */
 type Join = (
   onWaiting: SubmitOnceOptions["onWaiting"],
   of: Request,
@@ -72,15 +72,15 @@ type Join = (
 const flights = new Map<string, Join>();
 
 /**
- * `fetch` for one order: its id is sent as `Idempotency-Key`, and again, with the same body, after
- * a lost connection, 408, 425, 429, 502, 503, 504, 520 to 529, 409 `idempotency_in_flight` and
- * `submit_contended`, and a 409 with `Retry-After` and no code, but not after 503
- * `submit_lock_lost`. Behind a guard with `idempotency`, all tries are one order; without one, each
- * try is an order. Calls share a request under way if id, method, URL, content headers and body are the
- * same; other content has another id, unless the page gives a name or an id. The id is kept over
- * reloads, until 2xx, 3xx, or a 4xx before which no try is in doubt, other than 401 and the guard's
- * refusals of an order that may exist. Disable the button until then: without an id of the page, a
- * click behind a 2xx is another order. The body has arrived when the promise resolves.
+ * `fetch` for one order. Sends the order's id as `Idempotency-Key`. Sends the request again, with
+ * the same id and body, after a lost connection, 408, 425, 429, 502, 503, 504, 520 to 529, 409
+ * `idempotency_in_flight` and `submit_contended`, and a 409 with `Retry-After` and no code, but not
+ * after 503 `submit_lock_lost`. Behind a guard with `idempotency`, all tries are one order;
+ * elsewhere, each try is an order. Calls with one id, method, URL, content headers and body share a
+ * request under way; other content has another id, unless the page gives a name or an id. The id is
+ * kept over reloads, until 2xx, 3xx, or a 4xx with no earlier try in doubt; 401, and the guard's
+ * refusal of an order that may exist, keep the id. Disable the button for that time: without an id
+ * from the page, a click after a 2xx is another order. The promise resolves after the body's end.
  * @example
  * ```ts
  * const body = JSON.stringify({ cart: 7 });
@@ -110,10 +110,10 @@ export async function submitOnce(
     throw new TypeError(`timeoutMs, mode, body: got ${timeoutMs}, ${mode}, ${body}`);
   }
   const type = `${[...headers].filter(([name]) => /^content-/.test(name))}`;
-  // Leave the boundary out of the content: it is another one each time that a form is serialized.
+  // Leave the boundary out of the content: it differs each time that a form is serialized.
   const [, boundary = "-"] = type.split("boundary=");
   let text = await request.clone().text();
-  // Each byte that is not UTF-8 has become U+FFFD, and other bytes would be the same content.
+  // Each byte that is not UTF-8 has become U+FFFD, so two different bodies could be one content.
   if (text.includes("\uFFFD")) {
     text = new TextDecoder("latin1").decode(await request.clone().arrayBuffer());
   }
@@ -153,7 +153,7 @@ function flightOf(request: Request, key: string, id: string, name: string): Join
       answer.then((response) => leave(resolve(response.clone())), leave);
     });
 
-  /** Resolves with the final answer. If the flight is stopped first, it rejects or never settles. */
+  /** Resolves with the final answer. If all callers leave first, rejects or never settles. */
   const ask = async () => {
     for (;;) {
       tries++;
@@ -165,7 +165,7 @@ function flightOf(request: Request, key: string, id: string, name: string): Join
         // A connection that is lost before the end of the body is a lost answer.
         const body = await response.clone().text();
         const given = headers.get("Retry-After") as string;
-        // Where CORS hides the header, read the code in the body, but not in that of a success.
+        // Where CORS hides the header, read the code in the body, unless the answer is a success.
         const code =
           headers.get("Submit-Lock-Code") ??
           ((status < 400 || body.match(/"code": ?"(\w+)"/)?.[1]) as string);
@@ -179,8 +179,8 @@ function flightOf(request: Request, key: string, id: string, name: string): Join
         ) {
           reason = "unavailable";
         } else {
-          // Other code may refuse before the guard, and an answer behind a redirect is of another
-          // page: both say nothing of an earlier try. A replayed answer is an earlier try's own.
+          // A refusal may come from code before the guard, and a redirect leads to another page:
+          // neither tells about an earlier try. A replayed answer is the answer to an earlier try.
           const isSure = unused.has(id) || headers.get("Idempotent-Replayed");
           const isRefused = isSure && !redirected && status < SERVER_ERROR;
           if (status !== UNAUTHORIZED) {
@@ -197,7 +197,7 @@ function flightOf(request: Request, key: string, id: string, name: string): Join
           return response;
         }
         cause = response;
-        // A date is by the server's clock: the customer's clock may be wrong.
+        // Compare a date with the server's `Date`, because the customer's clock may be wrong.
         const givenMs =
           Math.ceil(given as never) * 1_000 ||
           Date.parse(given) - Date.parse(headers.get("Date") as string) ||
@@ -215,7 +215,7 @@ function flightOf(request: Request, key: string, id: string, name: string): Join
       });
     }
   };
-  // Other content under way with this id may place an order: then a refusal keeps the id in use.
+  // If other content with this id is under way, it may place an order, so a refusal keeps the id.
   for (const [each] of flights) if (each.includes(id)) unused.delete(id);
   flights.set(key, join);
   const answer = ask();

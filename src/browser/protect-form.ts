@@ -8,14 +8,14 @@ const TOKENS = /csrf|token|captch|turnsti|nonce/i;
 export interface ProtectFormOptions {
   /**
    * The name of the order.
-   * @defaultValue the page, the form's `action`, and its place in the page
+   * @defaultValue the page, the form's `action`, and the form's place in the page
    */
   readonly name?: string | undefined;
   /** The name of the field with the id. @defaultValue `"submissionId"` */
   readonly field?: string | undefined;
 }
 
-/** Call it to take the protection off. */
+/** A function that takes the protection off. */
 export interface FormProtection {
   (): void;
   /** Puts another id into the form: the next submit is another order. */
@@ -36,10 +36,10 @@ declare const document: any, addEventListener: any, removeEventListener: any;
 const bare = (url: string) => url.split("#")[0];
 
 /**
- * Puts an id into the form, unless the server has, and lets one submit through at a time: the form is
- * `aria-busy` and its button disabled until the page is shown again or 30 s have passed. The id belongs
- * to this element and to what it sends: reload and back keep it; a new visit, another form, other
- * content, and a form that is protected again after it was sent have another one.
+ * Puts an id into the form, unless the server has, and lets one submit through at a time: the form
+ * is `aria-busy` and its button disabled until the page is shown again or 30 s have passed. The id
+ * belongs to this element and the content that it sends. Reload and back keep the id. A new visit,
+ * another form, other content, or protecting a form again after it was sent means another id.
  * @returns a function that takes the protection off, and has `renew()`.
  */
 export function protectForm(
@@ -49,7 +49,7 @@ export function protectForm(
   // Whether the form was sent since the page was shown: protecting it again then means another
   // order.
   let isSpent = protections.get(form)?.();
-  // A field named "append" would hide the form's method, so call the methods of this input on it.
+  // A field named "append" would hide the form's method, so call this input's methods on the form.
   const made = document.createElement("input");
   made.type = "hidden";
   made.name = field;
@@ -61,7 +61,7 @@ export function protectForm(
   // A form that was loaded anew keeps its id only if the load was a reload or a return. Compare the
   // URL as well: a router shows other pages in a document that was reloaded once.
   const isReturn = /load|back/.test(visit?.type) && bare(visit.name) === url;
-  /** Returns the field with the id. The page may have rendered its fields anew. */
+  /** Returns the field with the id. The page may have rendered the form's fields anew. */
   const filled = () => {
     let input = made.querySelector.call(form, `[name="${field}"]`);
     if (!input) {
@@ -78,7 +78,7 @@ export function protectForm(
     }
     return input;
   };
-  // `form.submit()` and `new FormData(form)` in a script have this event, too.
+  // `form.submit()` and `new FormData(form)` in a script fire `formdata`, too.
   // biome-ignore lint/suspicious/noExplicitAny: servers have no types of the DOM.
   const onFormData = ({ formData }: any) => {
     let id = filled().value;
@@ -109,7 +109,7 @@ export function protectForm(
   const onSubmit = (next: Submit) => {
     const submitter = next.submitter;
     if ((submitter?.formMethod || attribute("method")) === "dialog") return;
-    // Stop a second submit, unless the first was prevented: a validator does so, and submits again.
+    // Stop a second submit, unless the first was prevented, as by a validator that submits again.
     if (event && !event.defaultPrevented) {
       next.preventDefault();
       return next.stopImmediatePropagation();
@@ -118,9 +118,9 @@ export function protectForm(
     // Fill the field now, because later submit listeners may read it.
     filled();
     isSpent = true;
-    // Listen now: a page that is cached before its timers ran would hold back a click after Back.
+    // Listen now, not in the timer: a page cached before its timer would stop clicks after Back.
     addEventListener("pageshow", giveBack, { once: true });
-    // Disable the button later: a listener may prevent the submit, and a disabled one is not sent.
+    // Disable the button later: a listener may prevent the submit. A disabled button is not sent.
     timer = setTimeout(() => {
       if (next.defaultPrevented) return removeEventListener("pageshow", giveBack);
       const focused = document.activeElement;

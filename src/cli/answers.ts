@@ -116,7 +116,7 @@ export async function answers({ args, terminal, open }: Context): Promise<undefi
   terminal.print(end === "" ? lines : [...lines, end]);
 }
 
-/** A sealed answer is under a key that is made with the seal, which only the shop's own lock has. */
+/** Only the shop's own lock has the seal, with which the key of a sealed answer is made. */
 function unlessSealed(args: Arguments): string {
   return args.has("config")
     ? ""
@@ -240,7 +240,7 @@ function recordsOf(connection: CliTarget, lock: CliLock, user: string): Records 
   const ofSlot = masters.filter((master) => master.address === name);
   const start = recordKeyOf(client, lockKey, "");
   const look = async (id: string): Promise<Looked> => {
-    // Try again for a while: a new connection first asks Redis for its database.
+    // Try again for a while: a new connection first asks Redis which database it is in.
     const patience = performance.now() + answerWithinMs;
     let seen = await lock.lookUp(user, { id });
     while (seen.outcome === "unknown" && performance.now() < patience) {
@@ -248,7 +248,7 @@ function recordsOf(connection: CliTarget, lock: CliLock, user: string): Records 
       seen = await lock.lookUp(user, { id });
     }
     if (seen.outcome === "unknown") {
-      // Ask Redis itself for its error: `lookUp` does not tell it. The value is of no interest.
+      // `lookUp` hides the error of Redis, so ask Redis again. The value does not matter.
       const args = { keys: [start + id], args: [] };
       const asked = client.eval("return redis.call('GET', KEYS[1])", args);
       await answerOf(address, asked).catch((error: Error) => {
@@ -261,7 +261,7 @@ function recordsOf(connection: CliTarget, lock: CliLock, user: string): Records 
       args: [],
     });
     const expiresInMs = Number(await answerOf(address, life));
-    // There is no such key if the record is sealed: its key then has an HMAC of the id.
+    // Redis lacks this key if the record is sealed: the record's key then has an HMAC of the id.
     return expiresInMs < -1 ? seen : { ...seen, expiresInMs };
   };
   const noRecord = (id: string) =>

@@ -96,7 +96,7 @@ function fromUrl(text: string) {
     const url = new URL(path === undefined ? plain : "redis://127.0.0.1");
     const { protocol, hostname, port, pathname, username, password } = url;
     const [, db] = /^\/?(\d{0,9})$/.exec(pathname) ?? [];
-    // Refuse all queries but ?family=: of ?db=5, the command would look into database 0.
+    // Refuse all queries but ?family=: if ?db=5 were ignored, the command would read database 0.
     const isPlain = path !== undefined || (!/[?#]/.test(plain) && /^rediss?:$/.test(protocol));
     if (db === undefined || hostname === "" || !isPlain) throw new Error();
     return {
@@ -128,13 +128,13 @@ function readAuthority(file: string): string {
 async function proved(client: ClientPort, keyPrefix: string) {
   const { address, keyPrefix: clientPrefix = "", user } = client;
   const failures = await connected(client);
-  // Wait for any answer: ioredis 5 is ready before it knows whether the server refuses its AUTH.
+  // Wait for any answer, because ioredis 5 is ready before the server has answered AUTH.
   if (!client.isCluster) {
     // No user has this key, and a replica refuses to delete it.
     const keys = [`${keyPrefix}probe-${randomUUID()}`];
     const probe = client.eval("return redis.pcall('DEL', KEYS[1])", { keys, args: [] });
     await answerOf(address, probe).catch((error) => {
-      // Redis is silent: the command's own question would wait as long again.
+      // Redis was silent for 2 s. Stop here: the command's own question would wait as long again.
       if (error instanceof CliError) throw error;
       failures.push(error);
     });
@@ -142,14 +142,14 @@ async function proved(client: ClientPort, keyPrefix: string) {
   const refused = failures.find((error) => refusals.password.test(plainError(error).message));
   if (refused !== undefined) rethrowFrom(client)(refused);
   if (client.needsProof) await answerOf(address, client.askDatabase()).catch(rethrowFrom(client));
-  // Read it now: a client of node-redis knows its database only after `askDatabase`.
+  // Read `database` only now: a client of node-redis does not know it before `askDatabase`.
   const database = client.isCluster ? undefined : client.database;
   return { address, client, database, clientPrefix, user, isReplica: failures.some(isOfReplica) };
 }
 
 /**
- * Waits until the client is connected. Only its error events have the reason why it cannot.
- * @returns the errors of these events, to which later ones are added.
+ * Waits until the client is connected. Only the client's error events say why it cannot connect.
+ * @returns the errors of these events; an error that comes later is added to the same array.
  */
 async function connected(client: ClientPort): Promise<unknown[]> {
   const failures: unknown[] = [];
@@ -163,7 +163,7 @@ async function connected(client: ClientPort): Promise<unknown[]> {
       },
       // A node of a Cluster may be up before the Cluster is.
       up: () => client.status === "ready" && up(),
-      // Fail a turn later: the error event with the reason may follow this one.
+      // Fail a turn later, because the error event with the reason may come after the end.
       ended: () => setImmediate(failed, new Error("Connection is closed")),
     });
   });
@@ -195,7 +195,7 @@ async function fromConfig(file: string, args: Arguments): Promise<CliTarget> {
   }
   if (loaded === undefined) {
     const text = `--config: ${file} has not loaded within ${loadedWithinMs / 1_000} s`;
-    throw new CliError(`${text}. Does it await its connection to Redis? Let it not wait for that`);
+    throw new CliError(`${text}. Perhaps it awaits its connection to Redis: remove that await`);
   }
   // In a module compiled to CommonJS, `export default` is one level deeper.
   if (hasMembers(loaded.default, ["default"])) loaded = loaded.default as typeof loaded;
@@ -211,7 +211,7 @@ async function fromConfig(file: string, args: Arguments): Promise<CliTarget> {
   return { ...at, locks: [lock] };
 }
 
-/** Waits for an answer of Redis, at most 2 s: then it rejects with a `CliError`. */
+/** Waits for an answer of Redis. After 2 s without an answer, rejects with a `CliError`. */
 export async function answerOf<Value>(address: string, asked: Promise<Value>): Promise<Value> {
   const answer = await within(
     answerWithinMs,

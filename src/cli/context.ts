@@ -25,7 +25,7 @@ export interface CliTarget {
   /** The `keyPrefix` of the client, which puts it in front of every key; `""` for none. */
   readonly clientPrefix: string;
   readonly user?: string | undefined;
-  /** A replica may be behind its master, or cut off from it, and its locks are then old. */
+  /** A replica may be behind its master or cut off from it, and then shows old locks. */
   readonly isReplica?: boolean;
 }
 
@@ -58,7 +58,7 @@ Takes a user's lock away, and asks its holder to stop.
 
 free --stranded, without a user, deletes the locks that an older program has left. Needs +scan.
 
-  --stranded               every lock with the --value whose rest of life says that it is too old
+  --stranded               every lock that holds --value and, by the rest of its life, is too old
   --value <text>           the value that each of its locks holds, such as 1
   --life <time>            the expiry that each of them begins with, such as 2h
   --older <time>           longer than any order of that program takes, such as 10m
@@ -74,7 +74,7 @@ Lists the locks, those that may hang and the longest held first. Needs +scan.
   --no-ids                 leave the user ids out
 `,
   watch: `watch <user>
-Prints each change of a user's lock, which it looks at every 200 ms.
+Looks at a user's lock every 200 ms, and prints each change.
 
   --for <time>             end after this long, such as 30s
 `,
@@ -84,8 +84,8 @@ Lists the kept answers of a user's orders, the newest first. Needs +scan.
   --body                   print the bodies as well
   --key <key>              with --route: the answer of this Idempotency-Key, without a scan
   --route <text>           the route of --key, such as "POST /orders"
-  --submission <id>        only the answer of this id: one that submissionId has returned, one of
-                           once, or the 22 characters of submission.id; without a scan
+  --submission <id>        only the answer of this id: returned by submissionId, given to once, or
+                           the 22 characters of submission.id; without a scan
   --budget <time>          look for at most this long; default 10min
 `,
   forget: `forget <user> <id>

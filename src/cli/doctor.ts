@@ -46,7 +46,7 @@ export async function doctor({ args, terminal, open }: Context): Promise<number>
   const budgetMs = args.duration("budget", 2_000);
   const ttlMs = args.duration("ttl", 10_000);
   const connection = await open();
-  // List the masters before the first question: the client forgets one that does not answer it.
+  // List the masters before the first question: the client forgets a master that is silent.
   const masters = clientOf(connection).servers();
   const hasRecords = await holdsRecords(connection, budgetMs);
   const looks = masters.map((node) => examine(connection, node, ttlMs, hasRecords));
@@ -116,7 +116,7 @@ async function examine(
 const dead =
   "let a replica take over; without one, start the server again. Never start a master without persistence before a replica has taken over: it starts empty";
 
-/** Valkey has its own name for it, and from 9.1 on no other. */
+/** Valkey also calls the mode `server_mode`, and from 9.1 on has only this name. */
 function modeOf(info: Info): string | undefined {
   return info["redis_mode"] ?? info["server_mode"];
 }
@@ -153,8 +153,8 @@ function lookAtInfo(info: Info, isClusterNode: boolean, save: unknown, add: Add)
     const text =
       "min-replicas-to-write or min-replicas-max-lag is 0: a master that is cut off continues to grant locks";
     const remedy =
-      "CONFIG SET min-replicas-to-write 1, and min-replicas-max-lag above 0: without replicas all writes are refused then";
-    // INFO has this field unless one of the two is 0.
+      "CONFIG SET min-replicas-to-write 1, and min-replicas-max-lag above 0. A master without replicas then refuses all writes";
+    // INFO has this field unless one of the two settings is 0.
     if (info["min_slaves_good_slaves"] === undefined) add("warn", "min-replicas", text, remedy);
     else add("ok", "min-replicas", "min-replicas-to-write is set");
   }
@@ -211,7 +211,7 @@ async function holdsRecords(connection: CliTarget, budgetMs: number): Promise<bo
   };
   for (const { keyPrefix } of connection.locks) {
     const whole = connection.clientPrefix + keyPrefix;
-    // How keys of `recordKeyOf` begin, behind the client's prefix.
+    // The beginning of the keys that `recordKeyOf` makes, without the client's prefix in front.
     const start = hashTag(whole) === undefined ? `{${whole}` : keyPrefix;
     await scanKeys(connection, start, budgetMs, look).catch(() => undefined);
   }
@@ -224,7 +224,7 @@ async function lookAtCluster(node: ServerPort, ttlMs: number, add: Add): Promise
   if (info === undefined) {
     add("unknown", "cluster", "state of the Cluster: not permitted (+cluster|info)");
   } else if (state !== "ok" || Number(slots) < 16_384) {
-    // The text is about this node: one that is cut off from the majority sees another state.
+    // The text names this node: a node that is cut off from the majority sees another state.
     const text =
       state === "ok"
         ? `this node sees ${slots} of 16384 slots served: the users of the others cannot order`
@@ -315,7 +315,7 @@ function doctorText(report: Report, paint: Paint): string[] {
   lines.push(...print(findings));
   if (lines.some((line) => line.includes("CONFIG SET"))) {
     lines.push(
-      "CONFIG SET is for all users of the server. CONFIG REWRITE keeps it in the configuration file, if there is one.",
+      "CONFIG SET affects all users of the server. CONFIG REWRITE keeps it in the configuration file, if there is one.",
     );
   }
   return [...lines, `${plural(failures, "failure")}, ${plural(warnings, "warning")}`];

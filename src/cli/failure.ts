@@ -7,7 +7,7 @@ export const exitCode = {
   found: 1,
   /** Wrong arguments, no such database, no client library, or output that cannot be written. */
   usage: 2,
-  /** Redis did not answer within 2 s, or cannot serve the command now: a replica, full, loading. */
+  /** Redis did not answer within 2 s, or cannot serve now: it is a replica, full or loading. */
   noRedis: 3,
   notPermitted: 4,
 } as const;
@@ -35,7 +35,11 @@ const sentences: readonly (readonly [RegExp, code: number, sentence: string])[] 
     ": SELECT is not permitted (ACL SETUSER with +select permits it), or was renamed.",
   ],
   [/SELECT is not allowed in/, usage, ": add --cluster, and leave the database out of the URL."],
-  [refusals.database, usage, ": no such database. Put the shop's at the end of the URL."],
+  [
+    refusals.database,
+    usage,
+    ": no such database. Put the number of the shop's database at the end of the URL.",
+  ],
   [
     refusals.command,
     notPermitted,

@@ -40,7 +40,7 @@ export async function free(context: Context): Promise<number> {
   const user = visibleUser(args.user);
   const look = async () => visibleTexts(await answerOf(address, lock.inspect(args.user)));
   const wrongId = (found: Found) => {
-    const text = `Nothing was changed: the id that was given is not that of the user's lock (${labelOf(found)}). It was mistyped, a newer order has begun, or another program's lock was renewed: leave that one alone. Look again: ${args.suggest("show")}`;
+    const text = `Nothing was changed: the id that was given is not that of the user's lock (${labelOf(found)}). It was mistyped, a newer order has begun, or another program's lock was renewed: leave another program's lock alone. Look again: ${args.suggest("show")}`;
     return ended(context, { outcome: "changed" }, text);
   };
 
@@ -146,7 +146,7 @@ function labelOf(found: Found): string {
   return `${found.id}, ${stateOf(found)}${isKnown ? `, for ${duration(found.heldMs)}` : ""}`;
 }
 
-/** Why {@link strandedScript} leaves a lock alone: its code, the name in JSON, and a text. */
+/** Why {@link strandedScript} leaves a lock alone: the script's code, the name in JSON, a text. */
 const leftAlone = [
   [-1, "younger", "younger"],
   [-3, "otherValue", "with another value"],

@@ -41,9 +41,9 @@ stdout.on("error", ({ code, message }: NodeJS.ErrnoException) => {
 });
 
 void main(process.argv.slice(2), terminal).then((code) => {
-  // This calls back when all output is written. The open connection would keep the process alive.
+  // This write calls back after all output. Exit then: an open connection keeps the process alive.
   stdout.write("", (error) => {
-    // The listener above tells of an error, and ends the process.
+    // The listener above prints an error, and ends the process.
     if (!error) process.exit(code);
   });
 });

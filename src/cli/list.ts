@@ -95,7 +95,7 @@ export async function findLocks(
   progress?: (looked: number) => void,
 ): Promise<Listed> {
   const { keyPrefix } = lock;
-  // Sets, because SCAN may return a key twice, and a Cluster may move one during the scan.
+  // Sets: SCAN may return a key twice, and so may two nodes, if a Cluster moves it during the scan.
   const users = new Set<string>();
   const strange = new Set<string>();
   const locks: { user: string; found: Found }[] = [];
@@ -217,7 +217,7 @@ function cellsOf(found: Found): [held: string, renewed: string, freeIn: string, 
   const missed = renewalsOf(found)?.missed;
   if (missed === undefined) return [held, "?", freeIn, holder];
   if (missed > 0) return [held, `${duration(renewedMs)} (${missed})`, freeIn, holder];
-  // A living holder renews the key, at most until `maxHoldMs`: a key's last life may end later.
+  // A living holder renews the key until `maxHoldMs` at most, but the key may live longer.
   const most = Math.max(endsInMs, found.expiresInMs);
   return [held, duration(renewedMs), `≤ ${duration(most)}`, holder];
 }

@@ -23,7 +23,7 @@ export async function main(argv: readonly string[], terminal: Terminal): Promise
   let connection: CliTarget | undefined;
   try {
     if (argv[0] === "--version") {
-      // The program's own package. Not by `import.meta`: all sources compile to CommonJS as well.
+      // Find the own package without `import.meta`, because all sources also compile to CommonJS.
       const own = createRequire(realpathSync(process.argv[1] ?? "."));
       terminal.print([own("submit-lock/package.json").version]);
       return exitCode.done;

@@ -8,20 +8,20 @@ import { count, duration } from "./terminal.ts";
 export interface Scan {
   readonly looked: number;
   readonly total: number | undefined;
-  /** Why the scan stopped early, or a remedy, without its full stop; `undefined` for a whole scan. */
+  /** Why the scan stopped early, or a remedy, without a final full stop; `undefined` if whole. */
   readonly partial: string | undefined;
   readonly tookMs: number;
 }
 
 /**
- * The COUNT of a SCAN. Redis serves no other client during one: with 812 000 keys, a COUNT of 1 000
- * took 0.8 ms.
+ * The COUNT of a SCAN, during which Redis serves no other client. With 812 000 keys, a SCAN with a
+ * COUNT of 1 000 took 0.8 ms.
  */
 const batch = 500;
 /** The pause between two SCANs, in ms, in which Redis serves other clients. */
 const pauseMs = 5;
 
-/** How many test keys are asked for: one of two masters has all of them once in 32 768 times. */
+/** The number of test keys. With two masters, all are on one master once in 32 768 times. */
 const probes = 16;
 
 /** @throws CliError for a plain client of a Cluster: a scan would miss the keys of other nodes. */
@@ -45,7 +45,7 @@ export function clientOf({ client }: CliTarget): ClientPort {
 /**
  * Looks at every key that begins with `start`, node by node.
  * @param found called after each SCAN with its keys, without the client's prefix; a key may come
- * twice. A sentence that it returns ends the scan.
+ * twice. If `found` returns a sentence, the scan ends.
  */
 export async function scanKeys(
   connection: CliTarget,

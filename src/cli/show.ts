@@ -73,7 +73,7 @@ function adviceOn(found: Found, args: Arguments): string[] {
   }
 }
 
-/** The texts give no all-clear: such an order may still be at work, and charge. */
+/** No text gives an all-clear: an order that outlived its lock may still be at work, and charge. */
 function outlivedTexts(orders: readonly OutlivedOrder[]): string[] {
   const texts = orders.map(
     ({ endedMs, holder, reason }) =>
@@ -130,7 +130,7 @@ export function describeLock(user: string, found: Found): string[] {
   }
   const isOfValue = found.state === "foreign" && found.expiresInMs === Number.POSITIVE_INFINITY;
   const alone = isOfValue
-    ? ", which a newer lock may have as well: free would delete that one"
+    ? ", which a newer lock may have as well: free would delete the newer lock"
     : "";
   lines.push(`  id       ${found.id}${alone}`);
   if (found.outlived !== undefined) lines.push(...outlivedTexts(found.outlived));
@@ -208,7 +208,7 @@ export function effectOfFree(found: Found): string {
     freed:
       "Wait, then look again: by then the holder has been notified, or its lease has run out. A handler that ignores its signal may still be at work.",
     cooldown: "Do not free: look whether the last request placed an order. free ends the cooldown.",
-    foreign: `It may be an old lock whose process died. Its value and CLIENT LIST may name the program, and an id that changes says that it lives. free deletes it at once. Its holder may still be at work and is not notified: two orders and two charges are possible. ${lookFirst}`,
+    foreign: `It may be an old lock whose process died. Its value and CLIENT LIST may name the program, and an id that changes means that its holder is alive. free deletes it at once. Its holder may still be at work and is not notified: two orders and two charges are possible. ${lookFirst}`,
   };
   return "notText" in found
     ? "free deletes the key at once, with everything in it. Find out first which program writes it, and give the lock another prefix."

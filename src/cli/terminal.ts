@@ -14,7 +14,7 @@ export interface Terminal {
   readonly paint: Paint;
   print(lines: readonly string[]): void;
   warn(lines: readonly string[]): void;
-  /** Replaces the line of progress on stderr, if it is a terminal; an empty text removes it. */
+  /** Replaces the progress line, if stderr is a terminal; an empty text removes the line. */
   progress(text: string): void;
   /** Returns the line that the person typed, trimmed; `undefined` at the end of the input. */
   ask(question: string): Promise<string | undefined>;

@@ -35,9 +35,9 @@ export interface InstrumentOptions {
    * `disable`. @defaultValue none; all other metrics cover every lock of the process
    */
   readonly locks?: readonly ObservedLock[] | undefined;
-  /** @defaultValue the global one, as it is when `instrument` is called */
+  /** @defaultValue the global provider, as it is when `instrument` is called */
   readonly meterProvider?: MeterProvider | undefined;
-  /** @defaultValue the global one */
+  /** @defaultValue the global provider */
   readonly tracerProvider?: TracerProvider | undefined;
   /**
    * Whether spans are made: `submit_lock.acquire` and `submit_lock.hold`, children of the span in
@@ -125,7 +125,7 @@ function attributesOf(message: AcquireMessage | ReleaseMessage | CompleteMessage
 const roundTrip = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.5, 1, 2.5];
 /** Bounds in seconds. The last is two hours, because another program's lock may live that long. */
 const remaining = [0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 600, 7_200];
-/** A longer life, or one without an end, counts as a day: `Infinity` would spoil the sum. */
+/** A longer or endless life counts as a day, because `Infinity` would spoil the sum. */
 const longestRemainingMs = 86_400_000;
 /** Bounds in seconds, up to the largest `maxHoldMs`. */
 const hold = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600];
@@ -169,7 +169,7 @@ function metricsOf(meter: Meter, locks: readonly ObservedLock[]): Listeners {
     "How long retires took: until no late request could take effect, or until they were abandoned",
   );
   const losses = meter.createCounter("submit_lock.lease.losses", {
-    description: "Leases that were lost under their holders",
+    description: "Leases that were lost while they were held",
     unit: "{lease}",
   });
   const duplicates = meter.createCounter("submit_lock.submission.duplicates", {
@@ -186,10 +186,10 @@ function metricsOf(meter: Meter, locks: readonly ObservedLock[]): Listeners {
     unit: "{request}",
   });
 
-  /** How many locks of each prefix have an outage; one from before `instrument` is not counted. */
+  /** How many locks of each prefix have an outage that began after `instrument` was called. */
   const outages = new Map<string, number>();
   const prefixes = new Set<string>();
-  /** Starts a prefix's counters at 0: an alert on an increase would miss one that starts at 1. */
+  /** Starts a prefix's counters at 0: an alert on increases misses a counter that starts at 1. */
   const start = (keyPrefix: string): void => {
     if (prefixes.has(keyPrefix)) return;
     prefixes.add(keyPrefix);

@@ -19,7 +19,7 @@ export function postgresql(table: string): Dialect {
   // and ONLY leaves the table's partitions unlocked.
   const prove = `LOCK TABLE ONLY ${table} IN ROW EXCLUSIVE MODE`;
   const insert = `INSERT INTO ${table} (id, fingerprint) VALUES ($1, $2) ON CONFLICT (id) DO NOTHING RETURNING txid_current()::text AS tx, ${probe}`;
-  // Its own statement, so that READ COMMITTED sees the row for which the INSERT has waited (J4).
+  // A separate statement: READ COMMITTED then sees the row for which the INSERT has waited (J4).
   const select = `SELECT fingerprint, value, floor(extract(epoch FROM clock_timestamp() - created_at) * 1000)::text AS age FROM ${table} WHERE id = $1`;
   const update = `UPDATE ${table} SET value = $1 WHERE id = $2 AND txid_current()::text = $3 RETURNING id`;
   const remove = `WITH old AS (SELECT id FROM ${table} WHERE created_at < now() - $1::float8 * interval '1 millisecond' ORDER BY created_at LIMIT $2::int FOR UPDATE SKIP LOCKED), gone AS (DELETE FROM ${table} WHERE id IN (SELECT id FROM old) RETURNING 1) SELECT count(*)::int AS n FROM gone`;
@@ -41,7 +41,7 @@ CREATE INDEX ON ${table} (created_at);
         const [own] = textsOf(inserted, ["tx", "probe"]);
         if (own !== undefined) return String(own["tx"]);
         const row = await find(tx, id);
-        // Insert again: the row that this INSERT has met was pruned since.
+        // Without a row, insert again: the row that this INSERT has met was pruned since.
         if (row !== undefined) return row;
       }
       throw waitedTooLong();
@@ -58,12 +58,12 @@ CREATE INDEX ON ${table} (created_at);
   };
 }
 
-/** Error 1305: no such savepoint: the transaction that had it is over, or none was open. */
+/** Error 1305, no such savepoint: its transaction is over, or there was no transaction. */
 const noSavepoint = 1305;
 
 /** Makes the statements for MySQL and MariaDB. @param table the quoted name. */
 export function mysql(table: string): Dialect {
-  // INSERT IGNORE would deadlock as often, and hide other errors.
+  // INSERT IGNORE would deadlock as often as this statement, and hide other errors.
   const insert = `INSERT INTO ${table} (id, fingerprint, run, created_at) VALUES (?, ?, ?, UTC_TIMESTAMP(6)) ON DUPLICATE KEY UPDATE id = id`;
   const age = "TIMESTAMPDIFF(MICROSECOND, created_at, UTC_TIMESTAMP(6)) DIV 1000 AS age";
   const select = `SELECT fingerprint, value, run, ${age}, ${probe} FROM ${table} WHERE id = ?`;
@@ -83,14 +83,14 @@ export function mysql(table: string): Dialect {
 ) ENGINE=InnoDB;
 `,
     async begin(tx, id, fingerprint) {
-      // Each call names its own savepoint: an equal name would replace that of an outer call.
+      // Each call has a name of its own: an equal name would replace an outer call's savepoint.
       const run = randomBytes(8).toString("hex");
       await tx.query(`SAVEPOINT submit_lock_${run}`, []);
       // Not ROLLBACK TO: it would undo what the application has sent at the same time.
       await send(tx, `RELEASE SAVEPOINT submit_lock_${run}`, [], noSavepoint, noTransaction);
       await tx.query(`SAVEPOINT submit_lock_${run}`, []);
       await send(tx, insert, [id, fingerprint, run], 1205, waitedTooLong);
-      // Read the row to see whose it is: mysql2 reports 1 affected row for a new and a known one.
+      // Read the row to see whose it is: mysql2 reports 1 affected row for known rows, too.
       // In REPEATABLE READ only FOR UPDATE sees the row that the INSERT has met (J4).
       const rows = await find(tx, `${select} FOR UPDATE`, id);
       const [row] = rows;

@@ -3,8 +3,8 @@ import { describe, hasMembers } from "../validation.ts";
 
 /**
  * Runs statements in one open transaction of the application. A `PoolClient` of pg, a `Transaction`
- * of PGlite, an `EntityManager` of TypeORM and a connection of mysql2 or mariadb are executors as
- * they are.
+ * of PGlite, an `EntityManager` of TypeORM and a connection of mysql2 or mariadb can be passed
+ * unchanged.
  */
 export interface SqlExecutor {
   /** Resolves to rows that are objects: `{ rows }`, an array of rows, or `[rows, fields]`. */
@@ -14,7 +14,7 @@ export interface SqlExecutor {
 /** The row of a submission. The value is read as text, so that no driver parses it. */
 export interface SubmissionRow {
   readonly fingerprint: string | null;
-  /** JSON; `""` for `undefined`, and `null` where none was kept. */
+  /** JSON; `""` for `undefined`, and `null` where no value was kept. */
   readonly value: string | null;
   /** How old the row is, in milliseconds, by the database's clock. */
   readonly age: string | number | bigint;
@@ -49,7 +49,7 @@ export function submissionsOf(result: unknown, more: readonly string[] = []): Su
   return textsOf(result, ["fingerprint", "value", ...more], ["age"]) as unknown as SubmissionRow[];
 }
 
-/** J9: JSON in the row of a run, so that a driver that parses it is refused before `work`. */
+/** J9: this JSON text lets `begin` refuse a driver that parses JSON, before `work` is called. */
 export const probe = `'{}' AS probe`;
 
 /** Finds the rows. @throws InvalidOptionError (J9) for neither text nor NULL in a column of `texts`. */
@@ -88,7 +88,7 @@ export async function send(
 /** Rule J2: thrown if no transaction is open before `work`. */
 export function noTransaction(cause: unknown): TransactionRequiredError {
   const why =
-    "tx: expected one open transaction, got statements outside of any, and nothing was written. Send BEGIN, and pass the connection that has the transaction and not the pool";
+    "tx: expected one open transaction, got statements outside of a transaction. Nothing was written. Send BEGIN, and pass the connection that has the transaction and not the pool";
   return new TransactionRequiredError(why, { cause });
 }
 
@@ -99,7 +99,7 @@ export function anotherTransaction(cause?: unknown): TransactionRequiredError {
   return new TransactionRequiredError(why, { cause });
 }
 
-/** Rule J3: thrown if the database gives up the wait for another transaction. */
+/** Rule J3: thrown if the wait for another transaction is given up or the row pruned 3 times. */
 export function waitedTooLong(): LockContendedError {
   const why =
     "another transaction has this submission's row, and the database gave up the wait. Roll back and try again in a moment: the submission does not run twice";

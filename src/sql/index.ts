@@ -16,22 +16,22 @@ export { identify } from "../lock/submission.ts";
 export { isRetryable, type SqlExecutor } from "./executor.ts";
 
 /*
- * The rules of the order's own transaction, by which comments, tests and mutants call them:
+ * The rules of the order's own transaction. Comments, tests and mutants use the numbers.
  *
  * - J1: the submission's row is written before any effect, and only the run that wrote it calls `work`.
- * - J2: the database proves an open transaction before the row, and the same one at the end.
+ * - J2: the database proves that a transaction is open before the row, and the same at the end.
  * - J3: a run waits for the open transaction of its submission.
  * - J4: the value is read by a statement that sees the latest commit.
  * - J5: two fingerprints that differ are a mismatch; with one missing, nothing is compared.
  * - J6: a committed row without a value never runs again.
  * - J7: an id contains user and operation; no two pairs make one text.
  * - J8: a refusal is not kept as an answer.
- * - J9: rows without the columns, or with bytes or what was parsed instead of text, are an error.
+ * - J9: rows without the columns, or with bytes or parsed values instead of text, are an error.
  * - J10: names are quoted, values are parameters; codes are found in errors that wrap others.
  * - J13: rows are pruned by the database's clock, from a day on, in batches.
  */
 
-/** A submission whose id is unique over users: a guard's, a lease's, or `identify`'s. */
+/** A submission whose id is unique across users: a guard's, a lease's, or `identify`'s. */
 export interface SqlSubmission {
   /** 22 characters. */
   readonly id: string;
@@ -55,9 +55,9 @@ export interface SubmissionTableOptions {
 }
 
 /**
- * The table in which a submission's row commits together with its effects: of a submission whose
- * transaction has committed, `work` never runs again. The constructor sends nothing. No row helps
- * against a new id for each click, a repeat of a pruned row and effects outside of the transaction.
+ * The table in which a submission's row commits together with the submission's effects. After that
+ * commit, `work` never runs again for the submission. The constructor sends nothing. A row does not
+ * help against a new id for each click, a repeat after a prune, or effects outside the transaction.
  *
  * @example
  * ```ts
@@ -97,20 +97,20 @@ export class SubmissionTable {
 
   /**
    * Runs `work` and keeps its value in the transaction of `tx`, or finds the value of an earlier run
-   * and does not call `work`. Call it first in the transaction, and commit right behind it. `work`
-   * gets no argument: it uses the same transaction, and never the pool.
+   * and does not call `work`. Call `once` first in the transaction, and commit right after it.
+   * `work` gets no argument: it must use the same transaction, and never the pool.
    *
    * A run sends three statements (seven on MySQL); none begins, commits or rolls back. While
    * another transaction with this submission is open, `once` waits, as long as the database
    * permits. Errors of `work`, and of the database except for those below, are passed on unchanged:
-   * let them leave the transaction, so that it is rolled back. Run it again where
+   * let them leave the transaction, which is then rolled back. Run the transaction again where
    * {@link isRetryable} says so.
    *
    * The value is kept as JSON of at most 1 MiB; a longer one is only returned.
    * @throws whatever `work` and the database throw.
    * @throws TransactionRequiredError without a transaction, or where it ended within `work`.
    * @throws SubmissionMismatchError for a known submission with another fingerprint.
-   * @throws AnswerUnavailableError where it was committed without a readable value: it never reruns.
+   * @throws AnswerUnavailableError for a submission committed without a readable value: no rerun.
    * @throws LockContendedError (`sameSubmission`) where the database gave up the wait.
    * @throws InvalidValueError for a value that JSON cannot say.
    * @throws InvalidOptionError for an argument, rows or a table of another form.
@@ -134,7 +134,7 @@ export class SubmissionTable {
   }
 
   /**
-   * Finds the kept value; `undefined`, which does not permit a run, if there is no row. Takes a pool.
+   * Finds the kept value. `undefined` (no row) does not permit a run. `db` may be a pool.
    * @throws SubmissionMismatchError, AnswerUnavailableError, InvalidOptionError as `once` does.
    */
   lookUp<Value>(
@@ -150,7 +150,7 @@ export class SubmissionTable {
 
   /**
    * Deletes one batch of rows that are older than `olderThanMs`, by the database's clock, and
-   * resolves to whether there may be more. A repeat of a deleted one runs. Takes a pool.
+   * resolves to whether more may remain. A repeat of a deleted submission runs. `db` may be a pool.
    * @param options `olderThanMs`: a day to ten years in milliseconds; `batchSize`: 1 to 10 000,
    * 1 000 by default.
    * @throws InvalidOptionError, as a rejection.
@@ -213,7 +213,7 @@ function checkCall(tx: SqlExecutor, submission: SqlSubmission | undefined): SqlS
   }
   const { id, fingerprint } = submission as SqlSubmission;
   for (const [name, text] of Object.entries({ id, fingerprint: fingerprint ?? id })) {
-    // Rule J7: refuse a text of another form: an id of the application's, which two users may share.
+    // Rule J7: refuse any other text, such as the application's own id, which two users may share.
     if (is22(text)) continue;
     const came =
       typeof text === "string" ? `a string of ${text.length} characters` : describe(text);
@@ -254,7 +254,7 @@ function readValue<Value>(json: string): Value {
   }
 }
 
-/** Escapes all but ASCII: a connection that is not UTF-8, as mysql2's latin1, would change it. */
+/** Escapes all but ASCII: a connection that is not UTF-8, as mysql2's latin1, would change text. */
 function inAscii(json: string): string {
   return json.replace(
     /[\u0080-\uffff]/g,

@@ -28,7 +28,7 @@ import { checkOptionNames, invalidOption, ownError, warnOnce } from "../validati
  * An outage that {@link MemoryStore.play} plays.
  *
  * - `"silent"`: requests are not executed, and never answered.
- * - `"unreachable"`: requests are not sent, which the lock learns at once.
+ * - `"unreachable"`: requests are not sent, and the lock is notified at once.
  * - `"replies-lost"`: requests are executed, and their replies are lost.
  */
 export type Outage = "silent" | "unreachable" | "replies-lost";
@@ -36,7 +36,7 @@ export type Outage = "silent" | "unreachable" | "replies-lost";
 const outages: readonly (Outage | "none")[] = ["silent", "unreachable", "replies-lost", "none"];
 const ofOutage = "MemoryStore plays an outage";
 
-/** A lease, or its tombstone or cooldown. `…At` is by {@link clockMs}. */
+/** A lease, its tombstone or its cooldown. Fields that end in `At` are times of {@link clockMs}. */
 interface Entry extends Pick<LockCommand, "holder" | "ownerId" | "submission" | "times"> {
   readonly state: "held" | "freed" | "cooldown";
   readonly fencingToken: number;
@@ -47,7 +47,7 @@ interface Entry extends Pick<LockCommand, "holder" | "ownerId" | "submission" | 
   expiresAt: number;
 }
 
-/** An answer without the store's time, which each has. */
+/** An answer without its `storeTimeMs`, which `#execute` adds. */
 type Untimed<Reply> = Reply extends NoAnswer ? never : Omit<Reply, "storeTimeMs">;
 
 type Kept = { readonly record: RecordBytes; readonly expiresAt: number };
@@ -84,8 +84,8 @@ export class MemoryStore implements LockStore {
   }
 
   /**
-   * Plays an outage for a test, from the next request on, and in the middle of an order too; `"none"`
-   * ends it. Locks and answers that the store has stay, and leases expire as in any outage.
+   * Plays an outage for a test, from the next request on, even in the middle of an order. `"none"`
+   * ends the outage. The store keeps its locks and answers, and leases expire as in any outage.
    * @throws InvalidOptionError for any other value.
    */
   play(outage: Outage | "none"): void {
@@ -149,7 +149,7 @@ export class MemoryStore implements LockStore {
         this.#records.set(recordKey(command), { record, expiresAt: expiresAtMs });
       }
       if (isHeld) this.#free(request, entry, now);
-      // Rule 15: its own record counts first, then that the record's time is over, then another's.
+      // Rule 15: check in this order: this run's own record, the expiry, another run's record.
       if (prior && readHead(prior).ownerId === command.ownerId) return { kind: "recorded" };
       if (expiresAtMs <= now) return { kind: "expired" };
       if (prior !== undefined) return { kind: "duplicate" };
@@ -203,7 +203,7 @@ export class MemoryStore implements LockStore {
     });
   }
 
-  /** Executes and answers a request, as far as the outage that is played permits. */
+  /** Executes and answers a request, as far as the current `#outage` permits. */
   #execute<Reply>(request: LockRequest<Reply>, act: (now: number) => Untimed<Reply>): void {
     // Every request is executed now or never, so none is in flight.
     request.deadlineMs = Number.NEGATIVE_INFINITY;
@@ -217,7 +217,7 @@ export class MemoryStore implements LockStore {
     else request.answer(reply);
   }
 
-  /** @param isDone whether an earlier copy has left this entry, which has the owner id. */
+  /** @param isDone whether an earlier copy of the request has left this entry of the owner id. */
   #executeIfOwned(
     request: LockRequest<OwnedReply>,
     act: (entry: Entry, now: number) => void,
@@ -254,7 +254,7 @@ export class MemoryStore implements LockStore {
   }
 
   #take(command: LockCommand, now: number): number {
-    // Delete expired keys: their users may never return. Cheap: not before the keys have doubled.
+    // Users may never return, so delete expired keys; only when the keys have doubled, to be cheap.
     if (this.#entries.size >= this.#sweepAt) {
       for (const each of this.#entries.keys()) live(this.#entries, each, now);
       this.#sweepAt = Math.max(1_000, 2 * this.#entries.size);

@@ -129,7 +129,7 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
     }
     const sentAt = performance.now();
     const answered = (result: CallResult): void => {
-      // Rule 2: nothing was executed, so write them again. Rule 9 chooses the connection anew.
+      // Rule 2: nothing was executed, so write the requests again. Rule 9 chooses the connection.
       if (result.kind === "not-loaded") this.#write(requests);
       else if (result.kind === "value") this.#answered(requests, result.value, route, sentAt);
       else if (this.#isRefusedTogether(requests, route, result)) this.#write(requests);
@@ -145,7 +145,7 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
     connection.send(node, gatheredScript, gathered, answered, gatherOn);
   }
 
-  /** Rule 24: a call that Redis refuses for its keys was not executed: each goes again, alone. */
+  /** Rule 24: a call that Redis refuses for its keys was not executed: send each request alone. */
   #isRefusedTogether(requests: readonly Request[], route: Route, result: CallResult): boolean {
     const [first, second] = requests;
     if (first === undefined || second === undefined || result.kind !== "error") return false;
@@ -192,7 +192,7 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
         code instanceof Error
           ? toNoAnswer({ kind: "error", error: code })
           : (this.#command.read({ redisTimeMs, fencingToken, code }) as { readonly kind: string });
-      // A confirm returns the token of the first write; Redis' clock may have been set back since.
+      // A confirm's token may be above Redis' clock, if that was set back after the first write.
       if (entryReply.kind === "mine") {
         clock.learn(route.node, redisTimeMs, entryReply.fencingToken ?? 0, sentAt, readAt);
       }
@@ -200,14 +200,14 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
     }
   }
 
-  /** Rule 23: an entry with an error was not executed: writes it alone, with its keys declared. */
+  /** Rule 23: an entry with an error was not executed. Writes it alone, with its keys declared. */
   #sendAlone(request: Request, { connection, node }: Route): void {
     connection.gathering.refused(this.#connections.slotOf(request.command.key), node);
     this.#write([request]);
   }
 }
 
-/** Rule 21: returns true where it answers, once replicas have the lock or record, or `unknown`. */
+/** Rule 21: returns true if it waits for replicas: it then answers with `reply` or `unknown`. */
 export type Acknowledge = (
   request: LockRequest<never>,
   reply: { readonly kind: string },

@@ -9,24 +9,24 @@ import { misconfiguration } from "./redis-errors.ts";
 
 /**
  * Rule 9: a connection (on a Cluster, a node) is silent once a call is unanswered for this share of
- * `commandTimeoutMs`. Below 1, so that a confirm a little before the time-out avoids it, too.
+ * `commandTimeoutMs`. Below 1, so that a confirm just before the time-out avoids the silent one.
  */
 const silentShare = 0.9;
 
 /**
- * Rule 9: how long the second connection is preferred after a silence of the primary, and stays
- * open unused: longer than Sentinels take to demote a master that was paused, 10 s and 8 s more.
+ * Rule 9: how long the second connection is preferred after a silence of the primary, and how long
+ * it stays open unused. Sentinels take up to 18 s (10 s, then 8 s) to demote a paused master.
  */
 const distrustMs = 30_000;
 
 /**
- * How long the primary's first greeting may take before a second connection is opened, and how long
- * a second one (at least 2 `commandTimeoutMs`) may be unusable in status `connect` or `ready` before
- * it is replaced: another may lead to an elected master.
+ * How long the primary's first greeting may take before a second connection is opened. A second one
+ * that is unusable in status `connect` or `ready` for so long, or for 2 `commandTimeoutMs` if that
+ * is longer, is replaced: a new one may lead to an elected master.
  */
 const silentMs = 1_000;
 
-/** As `silentMs`, for a second one in another status, or whose Cluster client looks for masters. */
+/** How long a second one may be unusable in another status or on a Cluster, which seeks masters. */
 const unusableMs = 5_000;
 
 /** How long no second connection is opened after the server has refused one as too many. */
@@ -35,14 +35,14 @@ const fullMs = 5_000;
 /** How long no second connection is opened after the client could not make one. */
 const failedMs = 1_000;
 
-/** So many open locks mean that an application makes one for each request: each costs 4 kB. */
+/** So many open locks mean that an application makes a lock, of 4 kB, for each request. */
 const manyLocks = 1_000;
 
 export interface Route {
   readonly connection: Connection;
   /** On a Cluster, the name of the server that has the slot; `""` otherwise, or if unknown. */
   readonly node: string;
-  /** Rule 23: the node's own connection, for a call that declares no key; else `undefined`. */
+  /** Rule 23: the node's own connection if the call need not declare its keys; else `undefined`. */
   readonly gatherOn: ServerPort | undefined;
 }
 
@@ -54,9 +54,9 @@ export interface Route {
  * | the primary is | the connection that serves |
  * |---|---|
  * | ready, and answers | the primary; up to 30 s after its silence the second, if open and usable |
- * | ready, and leads to a replica | the second, opened at once; the primary if that is no better |
+ * | ready, may be demoted | the second, opened at once; the primary if the second is no better |
  * | ready, its database not proven | the second, if it is open and usable |
- * | connecting for the first time | none; the second, once its greeting takes more than `silentMs` |
+ * | connecting for the first time | none; the second if the server's greeting takes > `silentMs` |
  * | silent, or lost | the second, opened on first need, replaced when it is unusable, too |
  * | ended | none |
  */
@@ -72,11 +72,11 @@ export class ConnectionPair {
   /** Since when the second is unusable, and the status that its client has had since. */
   #unusable: { readonly status: ClientStatus; readonly since: number } | undefined;
   #idleTimer: NodeJS.Timeout | undefined;
-  /** Since when the primary waits for its server's first answer, as far as a call has seen it. */
+  /** When a call first found that the primary waits for its server's greeting; else `undefined`. */
   #greetedAt: number | undefined;
   /** Before this time no second is opened: the last try failed, or the server had no room. */
   #secondAt = 0;
-  /** The last error of each connection, the proof of rule 22 included, until either is ready. */
+  /** The last error of each connection, or of its proof (rule 22), until one of them is ready. */
   #lastError: Error | undefined;
   #lastErrorOfSecond: Error | undefined;
 
@@ -100,7 +100,7 @@ export class ConnectionPair {
     return this.isCluster ? slotOf((this.#client.keyPrefix ?? "") + key) : 0;
   }
 
-  /** Returns `undefined` if no connection is usable, or the client (changed, perhaps) throws. */
+  /** Returns `undefined` if no connection is usable, or if a client that was changed throws. */
   routeOf(
     { key, times }: LockCommand,
     { gatheredScript }: { readonly gatheredScript?: string },
@@ -123,9 +123,9 @@ export class ConnectionPair {
     return this.#primary.inFlight + (this.#second?.inFlight ?? 0);
   }
 
-  /** @returns a function that ends the use. Rule 14: the last closes the second connection only. */
+  /** @returns a function that ends the use. Rule 14: the last end closes `#second` alone. */
   attach(onReady: () => void): () => void {
-    // A new function each time: the Set must count each attach of the same `onReady`.
+    // Make a new function, because the Set must count every attach, also of an equal `onReady`.
     const user = () => onReady();
     if (this.#users.size === 0) inNeutralContext(() => this.#open());
     this.#users.add(user);
@@ -170,7 +170,7 @@ export class ConnectionPair {
   /** Why `routeOf` has returned `undefined`, as the answer to its requests. */
   unavailableReason(): NoAnswer {
     const cause = this.#lastError ?? this.#lastErrorOfSecond;
-    // Not an error of the second: its password may be old, from when the client was made.
+    // Ignore the error of the second: its password is from when the client was made, perhaps old.
     const misconfigured = this.#lastError && misconfiguration(this.#lastError);
     if (misconfigured !== undefined) return misconfigured;
     try {
@@ -218,7 +218,7 @@ export class ConnectionPair {
     failed: (error) => {
       this.#lastErrorOfSecond = error;
       if (!/max number of clients/i.test(error.message)) return;
-      // Pause: with ten tries a second by each process, a new process would find no room, either.
+      // Pause: if each process tried ten times a second, a new process would find no room, either.
       this.#secondAt = performance.now() + fullMs;
       this.#closeSecond();
     },
@@ -257,7 +257,7 @@ export class ConnectionPair {
     return this.#primary.everReady || !isConnecting || isSilent;
   }
 
-  /** Returns `undefined` if it fails, as a `duplicate()` of the application may, or did so just now. */
+  /** Returns `undefined` before `#secondAt`, or if a `duplicate()` of the application throws. */
   #openSecond(): Connection | undefined {
     if (performance.now() < this.#secondAt) return undefined;
     try {
@@ -291,7 +291,7 @@ export class ConnectionPair {
       second?.unwatch();
       second?.client.close();
     } catch {
-      // Timers and events call this, where an error would end the process.
+      // An error would end the process, because timers and events call `#closeSecond`.
     }
   }
 }
@@ -310,7 +310,7 @@ interface NodeClock {
 export class RedisClock {
   /** One for each node: the clocks of a Cluster's masters differ. */
   readonly #nodes = new Map<string, NodeClock>();
-  /** The newest estimate, which a node without a reply begins with: at first this process' clock. */
+  /** The newest estimate, with which a node begins. Before any reply: this process' wall clock. */
   #newestOffset: number = wallClock.now() - performance.now();
 
   now(node: string): number {
@@ -318,9 +318,9 @@ export class RedisClock {
   }
 
   /**
-   * Rule 12: Redis read its clock between the send and the reading of a reply, which bounds the
-   * estimate. The estimate moves as little as both bounds allow, so that a late reply, whose bounds
-   * are wide, hardly moves a right estimate. Rule 20: raises the node's floor.
+   * Rule 12: Redis read its clock between the send and the reading of a reply. These times bound
+   * the estimate, which moves as little as the bounds allow: a late reply, whose bounds are wide,
+   * hardly moves a right estimate. Rule 20: raises the node's floor.
    */
   learn(node: string, redisTimeMs: number, token: number, sentAt: number, readAt: number): void {
     let clock = this.#nodes.get(node);

@@ -11,8 +11,8 @@ import { Gathering } from "./gathering.ts";
 import { isOfReplica, lacksReplicas } from "./redis-errors.ts";
 
 /**
- * The result of one call on one connection. A call whose connection was lost is `closed`, whatever
- * its client makes of it later: so a value or an error answers the only write of its call.
+ * The result of one call on one connection. A call whose connection was lost is `closed`, even if
+ * its client writes it again. So a value or an error is the answer to the only write of the call.
  */
 export type CallResult =
   | { readonly kind: "value"; readonly value: unknown }
@@ -35,7 +35,7 @@ interface Call {
 }
 
 export interface ConnectionWatcher {
-  /** Requests can be written: the connection is up and, where rule 22 asks for it, in its database. */
+  /** Requests can be written: the connection is up, and its database proved if rule 22 needs it. */
   ready(): void;
   /** The client has failed, or (rule 22) the server refused the proof or named another database. */
   failed(error: Error): void;
@@ -54,8 +54,8 @@ class DatabaseProof {
   #asked: { readonly connection: unknown } | undefined;
 
   /**
-   * @param follow awaits an answer, and tells its result: one that is missing for too long makes
-   * the connection silent (rule 9).
+   * @param follow awaits an answer, and tells its result. An answer that is missing for too long
+   * makes the connection silent (rule 9).
    */
   constructor(client: ClientPort, follow: FollowResult) {
     this.#client = client;
@@ -105,7 +105,7 @@ const ofProbe = (): void => {};
 
 export class Connection {
   readonly client: ClientPort;
-  /** How many calls have neither their own answer nor a later one of their node. */
+  /** How many calls have no answer, except those whose node has answered a later call. */
   inFlight = 0;
   everReady = false;
   /** When the connection was last found silent since it came up (monotonic); −∞ for never. */
@@ -163,7 +163,7 @@ export class Connection {
     return this.database.isCertain && this.client.isReady(slot) && this.answers(slot, silenceMs);
   }
 
-  /** Rule 9: whether no call to the slot's node has been unanswered for `silenceMs`. */
+  /** Rule 9: `true` unless a call to the slot's node has been unanswered for `silenceMs`. */
   answers(slot: number, silenceMs: number): boolean {
     const oldest = this.#unanswered.get(this.client.nodeOf(slot))?.[0];
     return oldest === undefined || performance.now() - oldest.silentFrom < silenceMs;
@@ -171,8 +171,8 @@ export class Connection {
 
   /**
    * Called for a connection that is not usable: asks for its database, or notes its silence. Writes
-   * a probe, whose answer would end the silence, if the newest call may never get one: its client
-   * failed it, or a Cluster repeats it.
+   * a probe, whose answer would end the silence, if the newest call may never be answered: the
+   * client has failed the call, or a Cluster may repeat it.
    */
   suspect(slot: number, key: string, silenceMs: number): void {
     if (this.client.status !== "ready") return;
@@ -188,7 +188,7 @@ export class Connection {
     this.follow(node, probe(), performance.now(), ofProbe);
   }
 
-  /** @param tell called at most once. @param server the node's own, if the call declares no key. */
+  /** @param tell called at most once. @param server the node itself if no key is declared. */
   send(
     node: string,
     script: string,
@@ -280,7 +280,7 @@ export class Connection {
     if (this.database.isCertain) this.#watcher?.ready();
   };
 
-  /** Rule 2: ends all calls: if the client writes one again, its reply hides the first write. */
+  /** Rule 2: ends all calls. If the client repeats one, its reply hides how the first one ended. */
   readonly #closed = (): void => {
     const calls = [...[...this.#unanswered.values()].flat(), ...this.#repeated];
     this.#unanswered.clear();

@@ -41,13 +41,13 @@ interface Verdict {
 export class Gathering {
   readonly #client: ClientPort;
   readonly #follow: Follow;
-  /** The client's prefix, which it adds to declared keys alone: a gathered call adds it itself. */
+  /** The client adds its prefix to declared keys alone, so a gathered call must add the prefix. */
   readonly prefix: string;
-  /** The verdicts: on a Cluster, by node; else by lock, for which its `times` object stands. */
+  /** The verdicts: on a Cluster by node, else by lock: the key is the lock's `times` object. */
   readonly #verdicts = new WeakMap<ServerPort | LockTimes, Verdict>();
   readonly #alone = new Map<number, { readonly name: string; readonly until: number }>();
 
-  /** @param follow awaits an answer: one missing for too long makes the connection silent. */
+  /** @param follow awaits an answer. If that is missing for too long, the connection is silent. */
   constructor(client: ClientPort, follow: Follow = () => {}) {
     this.#client = client;
     this.#follow = follow;
@@ -126,7 +126,7 @@ export async function askNode(node: ServerPort, key: string): Promise<"yes" | "n
 /**
  * Rule 24: behind a proxy that shards by the first key, a call with the keys of two customers would
  * take the second lock where no other call finds it: two holders. So one call writes many keys, and
- * a call for each takes it back. @param key how the keys begin, which live for 5 s at most.
+ * a call for each takes it back. @param key the start of the keys, which live for 5 s at most.
  */
 export async function askSharing(
   server: ServerPort,
@@ -144,7 +144,7 @@ export async function askSharing(
     for (const each of asked) follow(each);
     const [, ...found] = await Promise.all(asked);
     if (found.every((each) => each === value)) return "yes";
-    // A restart or 5 s of silence loses every key from one on. With shards, losses are scattered.
+    // A restart or 5 s of silence loses one key and all after it. Shards lose keys here and there.
     if (
       !found.includes(
         value,
@@ -157,7 +157,7 @@ export async function askSharing(
   }
   warnOnce(
     "SUBMIT_LOCK_SHARDED_REDIS",
-    `${server.address} keeps keys on more than one shard or is in cluster mode, and the client is not a Cluster client. Each lock is sent in a call of its own, which is slower. If the server is in cluster mode, use a Cluster client: this one cannot take the locks of other nodes.`,
+    `${server.address} keeps keys on more than one shard or is in cluster mode, and the client is not a Cluster client. Each lock is sent in a call of its own, which is slower. If the server is in cluster mode, use a Cluster client: this one cannot take locks whose keys are on other nodes.`,
   );
   return "no";
 }

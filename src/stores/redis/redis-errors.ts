@@ -11,15 +11,15 @@ export function unexpectedReply(value: unknown): NoAnswer {
 }
 
 /**
- * Errors by which Redis says that it has not executed the request. They count only from the server,
- * and before the connection is lost: afterwards the text may be about a second write.
+ * Errors by which Redis says that it has not executed the request. They count only if the server
+ * sent them before the connection was lost: later, the error may be about a second write.
  */
 const notExecuted = /^(LOADING|OOM|MISCONF|NOREPLICAS|BUSY|CROSSSLOT)\b/;
 
-/** Errors of a node that did not execute the request: another has the slot, or no master has it. */
+/** Errors of a node that did not execute the request: the slot is elsewhere, moving or nowhere. */
 const elsewhere = /^(MOVED|ASK|TRYAGAIN|CLUSTERDOWN)\b/;
 
-/** The keys of one call are in more than one slot: it was not executed. */
+/** Whether Redis did not execute a call because its keys are in more than one slot. */
 export function isCrossSlot(reply: unknown): boolean {
   return isServerError(reply) && reply.message.startsWith("CROSSSLOT");
 }
@@ -40,7 +40,7 @@ export function lacksReplicas(reply: unknown): boolean {
 export const refusals: Readonly<
   Record<"password" | "host" | "select" | "database" | "info" | "command", RegExp>
 > = {
-  // The last pattern: without a password, Redis answers so to a call of more than ten arguments.
+  // The last pattern: the reply to more than ten arguments from a client without a password.
   password: /^(NOAUTH|WRONGPASS)\b|^ERR Protocol error: unauthenticated/,
   host: /^DENIED\b/,
   select: /^NOPERM\b.*'select'|^ERR unknown command ['`]select\b/i,
@@ -48,7 +48,7 @@ export const refusals: Readonly<
     /^ERR (DB index is out of range|invalid DB index|SELECT is not allowed in cluster mode)/,
   // The second pattern is of servers below 6.2, the third of those with `rename-command`.
   info: /^NOPERM\b.*'client\|info'|^ERR unknown subcommand .*\bINFO\b|^ERR unknown command ['`]client\b/i,
-  // The last three patterns are errors of a command within a script, of several versions.
+  // The last three patterns are errors of a command within a script, from several Redis versions.
   command:
     /^NOPERM\b|^ERR unknown command|can't run this command or subcommand|ACL failure in script|Unknown (\w+ )?command called from script/,
 };

@@ -31,9 +31,9 @@ import { ReplicaWait } from "./replicas.ts";
 /** Options of a `RedisStore`. */
 export interface RedisStoreOptions {
   /**
-   * How many replicas must acknowledge an acquire before it counts, so that the lock survives the
-   * failover to one of them; and a record, before its `complete` is answered. 1 to 100; no more
-   * than the server has, or every acquire is unavailable. @defaultValue none: no answer waits for a
+   * How many replicas must acknowledge an acquire before it counts, and a record before its
+   * `complete` is answered. So both survive the failover to one of these replicas. 1 to 100; if the
+   * server has fewer, every acquire is unavailable. @defaultValue none: no answer waits for a
    * replica
    */
   readonly ackReplicas?: number | undefined;
@@ -52,9 +52,9 @@ function replicasOf(client: ClientPort, ackReplicas: number | undefined): Replic
 }
 
 /**
- * The batches, in a flush's order: releases before acquires, so that a submit in the same turn
- * finds a free key. With `ackReplicas`, the acquires of a turn are as few calls as possible, because
- * those that are answered together wait for the replicas together, and so are most of its releases.
+ * The batches, in the order of a flush: releases before acquires, so that a submit in the same turn
+ * finds a free key. With `ackReplicas`, the acquires of a turn and most of its releases are as few
+ * calls as possible, because acquires that are answered together wait for the replicas together.
  */
 function batchesOf(connections: ConnectionPair, acknowledge: Acknowledge | undefined) {
   const calls = acknowledge && 1;
@@ -97,15 +97,15 @@ export class RedisStore implements LockStore {
   readonly #replicas: ReplicaWait | undefined;
   readonly #batches: ReturnType<typeof batchesOf>;
   readonly #inOrder: readonly { flush(): void }[];
-  /** On a Cluster, the commands whose complete was written before: a copy takes two steps. */
+  /** On a Cluster, the commands whose complete was written. A later copy takes two steps. */
   readonly #completed = new WeakSet<LockCommand>();
   #areCompletesToFlush = false;
   /** The number of requests, without completes, that wait for the next `#flush`. */
   #waiting = 0;
 
   /**
-   * @param client a client of ioredis or of node-redis. The application connects one of node-redis:
-   *   the store does not call its `connect()`.
+   * @param client a client of ioredis or of node-redis. The application must connect a node-redis
+   *   client itself: the store does not call its `connect()`.
    * @throws InvalidOptionError for any other client, and for an invalid option.
    */
   constructor(client: RedisClient, options: RedisStoreOptions = {}) {
@@ -170,7 +170,7 @@ export class RedisStore implements LockStore {
     this.#batches.record.flush();
   };
 
-  /** Rule 16: a Cluster that moves a slot may refuse a call with two keys, so each has its own. */
+  /** Rule 16: a call for each key: while a Cluster moves a slot, it may refuse a call with two. */
   #completeInSteps(request: CompleteRequest): void {
     const { command, cooldownUntilMs, expiresAtMs, record } = request;
     const ended = (recorded: CompleteReply, released: OwnedReply): void => {
@@ -215,7 +215,7 @@ export class RedisStore implements LockStore {
     return true;
   };
 
-  /** With nothing in flight, writes right after the code that runs now, else after this turn. */
+  /** Writes the request after the code that runs now, or after this turn if calls are in flight. */
   #add<Request>(batch: { readonly waiting: Request[] }, request: Request): void {
     batch.waiting.push(request);
     if (++this.#waiting > 1) return;
@@ -238,7 +238,7 @@ export class RedisStore implements LockStore {
     try {
       return this.#client.cork?.();
     } catch {
-      // The application may have replaced this member: then each call is a write of its own.
+      // `cork` throws if the application changed the client: then each call is a write of its own.
       return undefined;
     }
   }

@@ -9,14 +9,14 @@ import { ConnectionPair } from "./connection-pair.ts";
 import { isOfReplica, misconfiguration, toNoAnswer } from "./redis-errors.ts";
 
 /**
- * Rule 21: checks that each owner id's lock or record is there, and sets the rest of one key's life
- * again. Replicas have their master's writes in order, so one write is enough for all.
+ * Rule 21: checks that each owner id's lock or record is there, and writes one key's expiry again.
+ * Replicas apply writes in order: one that has this write has all locks and records before it.
  *
  * KEYS: the lock or the record of each entry.
  * ARGV: the owner id of each entry.
  *
  * Returns the clock, then for each entry:
- *   1 it is there, also on each replica that has the last write of this script
+ *   1 the lock or record is there, also on each replica that has the last write of this script
  *   0 something else is there, or nothing, or (before the write) a key without an expiry
  */
 export const touchScript: string = sent(/* lua */ `
@@ -71,9 +71,9 @@ const refusedMs = 1_000;
 const overdueMs = 100;
 
 /**
- * Rule 21: waits until replicas have locks and records. It touches them (`touchScript`), and sends
- * `WAIT` in the same pipeline, on a pair of its own, because `WAIT` blocks a connection. Touches
- * that gather during a node's round share the next, which does not wait for an overdue round.
+ * Rule 21: waits until replicas have locks and records. A round for a node is one pipeline: touches
+ * (`touchScript`), then `WAIT`, on a pair of its own, because `WAIT` blocks a connection. Touches
+ * that gather during a round share the next one, which does not wait for an overdue round.
  */
 export class ReplicaWait {
   static readonly #shared = new WeakMap<ClientPort, Map<number, ReplicaWait>>();
@@ -120,7 +120,7 @@ export class ReplicaWait {
     return performance.now() - this.#refusedAt < refusedMs ? this.#refusal : undefined;
   }
 
-  /** `acknowledged` is called at most once; never while a call waits on an open connection. */
+  /** Calls `acknowledged` at most once; not while a reply is missing on an open connection. */
   acknowledge(key: string, command: LockCommand, acknowledged: Touch["acknowledged"]): void {
     const name = this.#client.nodeOf(ConnectionPair.of(this.#client).slotOf(key));
     const node = this.#nodes.get(name) ?? new Node();
@@ -130,7 +130,7 @@ export class ReplicaWait {
   }
 
   #flushSoon(node: Node): void {
-    // Do not wait for an overdue round: its connection may be silent, and the next one's not.
+    // Wait for a round unless it is overdue: the next one may have a connection that answers.
     if (node.isToFlush || performance.now() < node.overdueAt) return;
     node.isToFlush = true;
     // While calls are in flight, flush after this turn: further replies may add touches until then.
@@ -145,8 +145,8 @@ export class ReplicaWait {
     const round = ++node.rounds;
     let leastMs = Number.POSITIVE_INFINITY;
     for (const { command } of touches) leastMs = Math.min(leastMs, command.times.commandTimeoutMs);
-    // Half of commandTimeoutMs: the answer is usually there before the lock asks again. `WAIT` for
-    // 0 ms would have no end.
+    // Half of commandTimeoutMs, so that the answer usually comes before the lock asks again. `WAIT`
+    // for 0 ms would never end.
     const waitMs = Math.max(1, Math.floor(leastMs / 2));
     const dueAt = performance.now() + waitMs + overdueMs;
     node.overdueAt = dueAt;
@@ -170,7 +170,7 @@ export class ReplicaWait {
       ended();
       return;
     }
-    // Off a Cluster, touches share calls only if rule 24 permits that for the locks of all.
+    // Off a Cluster, touches share calls only if rule 24 permits that for the lock of each touch.
     const mayShare = ({ command }: Touch) => connection.gathering.mayShare(command);
     const isGathered = touches.length === 1 || pair.isCluster || touches.every(mayShare);
     const calls = callsOf(touches, pair, isGathered ? maxEntries : 1);
@@ -236,7 +236,7 @@ export class ReplicaWait {
     return ConnectionPair.of(this.#own);
   }
 
-  /** As `#pair`, but does not throw: an error of `duplicate()` in a timer would end the process. */
+  /** Calls `#pair`, never throws: an error of `duplicate()` in a timer would end the process. */
   #pairIfAny(): ConnectionPair | undefined {
     try {
       return this.#pair();

@@ -56,7 +56,7 @@ export interface IoredisInternals extends IoredisClient {
   call?(...words: readonly string[]): Promise<unknown>;
   nodes?(role: "master" | "all"): readonly IoredisInternals[];
   refreshSlotsCache?(): void;
-  /** With Sentinels: those that were named, and those that it has learned from them. */
+  /** With Sentinels: the named Sentinels, and others that the client has learned from them. */
   readonly connector?: { readonly sentinelIterator?: { readonly sentinels?: readonly Address[] } };
   /** On a Cluster: the clients of its nodes, by the names in `slots`. */
   readonly connectionPool?: { getInstanceByKey?(name: string): IoredisInternals | undefined };
@@ -220,7 +220,7 @@ export class IoredisPort extends IoredisServer implements ClientPort {
       ["-node", lost],
     ] as const;
     for (const [event, listener] of listeners) emitter.on(event, listener);
-    // Watch nodes: with `clusterNodeRetryStrategy` one reconnects, and the Cluster emits nothing.
+    // Watch nodes: with `clusterNodeRetryStrategy` a node reconnects and the Cluster emits nothing.
     // The client drops a node that is lost for good, and this listener with it.
     const watchNode = (node: IoredisInternals) => node.on("close", lost);
     const nodes = () => (this.isCluster ? (client.nodes?.("all") ?? []) : []);
@@ -265,7 +265,7 @@ export class IoredisPort extends IoredisServer implements ClientPort {
     });
   }
 
-  /** Joins writes: one to a socket costs this process as much as the call that it carries. */
+  /** Joins writes, because a write to a socket costs this process as much as the call in it. */
   cork(): () => void {
     const streams = (this.client.nodes?.("master") ?? []).flatMap(({ stream }) =>
       hasMembers(stream, ["cork", "uncork"]) ? [stream as Writable] : [],

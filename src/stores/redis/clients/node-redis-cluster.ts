@@ -28,7 +28,7 @@ import { slotOf } from "./slots.ts";
 interface ClusterNode extends Address {
   readonly address: string;
   readonly readonly?: boolean;
-  /** `undefined` with `minimizeConnections` until a command needs it, and after it gave up. */
+  /** `undefined` after it gave up and, with `minimizeConnections`, before a command needs it. */
   readonly client?: SingleClient | undefined;
 }
 
@@ -42,7 +42,7 @@ interface ClusterClient extends Omit<NodeRedisClient, "sendCommand" | "duplicate
     readonly defaults?: NodeRedisOptions;
   };
   readonly _slots?: {
-    /** Asks for the table of slots, the nodes of the excluded addresses last. */
+    /** Asks known nodes, except those excluded, for the table of slots; then the root nodes. */
     rediscover?(startWith: undefined, excluded: ReadonlySet<string>): Promise<unknown>;
   };
   nodeClient(node: ClusterNode): unknown;
@@ -98,7 +98,7 @@ export class NodeRedisClusterPort implements ClientPort {
   isReady(slot: number): boolean {
     const node = this.#client.isReady ? this.#client.slots[slot]?.master : undefined;
     if (node === undefined) return false;
-    // Asking for a node's client connects it: before its first command, and after it gave up.
+    // `nodeClient()` connects a node whose client was not needed before, or gave up.
     if (node.client === undefined) {
       void (async () => this.#client.nodeClient(node))().catch(() => {});
     }
@@ -159,7 +159,7 @@ export class NodeRedisClusterPort implements ClientPort {
     };
   }
 
-  /** Writes a call again only where the node refers to another one: it has executed nothing then. */
+  /** Writes a call again only if a node refers to another node, and so has executed nothing. */
   async eval(script: string, call: ScriptCall, digest?: string): Promise<unknown> {
     const { asBytes } = call;
     const key = this.#prefix + (call.keys[0] ?? "");
@@ -182,7 +182,7 @@ export class NodeRedisClusterPort implements ClientPort {
     }
   }
 
-  /** Sends any command for the key through the Cluster: the referral makes it ask for its slots. */
+  /** Sends a command for the key: the referral makes the Cluster client ask for the slots again. */
   #learn(key: string): Promise<unknown> {
     const words = ["EVAL", "return 1", "1", key];
     const options = { ...callOptions, timeout: 1_000 };

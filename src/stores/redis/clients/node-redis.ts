@@ -58,7 +58,7 @@ export const callOptions: object = {
   asap: false,
   chainId: undefined,
   abortSignal: undefined,
-  // The lock has times of its own, and each timer of node-redis costs more than the call.
+  // The lock has time-outs of its own, and each timer of node-redis costs more than the call.
   timeout: undefined,
   // No conversion: replies are as the scripts return them.
   typeMapping: {},
@@ -72,9 +72,9 @@ type Listener = (error: unknown) => void;
 const heard = new WeakMap<EventEmitter, Map<string | symbol, [Set<Listener>, Listener]>>();
 
 /**
- * Adds one dispatcher for each event to the object that emits a client's events, for good: `off` on
- * the client, which inherits from it, would make later listeners deaf, and `off` on the object may
- * drop all that the application has added. @returns a function that ends the listening.
+ * Adds one dispatcher for each event to the emitter of a client's events, and never removes it. The
+ * client inherits from that emitter: `off` on the client makes later listeners deaf, and `off` on
+ * the emitter may drop listeners of the application. @returns a function that ends the listening.
  */
 export function listen(
   client: object,
@@ -183,7 +183,7 @@ export class NodeRedisServer implements ServerPort {
     return this.ask(words, asBytes);
   }
 
-  /** Sends all calls in one turn: node-redis writes those on one connection, in one piece. */
+  /** Sends all calls in one turn: node-redis then writes them together, on one connection. */
   async together(
     _slot: number,
     script: string,
@@ -243,7 +243,7 @@ export function statusOf(
 ): ClientStatus {
   known.wasOpen ||= isOpen;
   known.wasReady ||= isReady;
-  // Between `close()` and its end a client is ready, and takes no command.
+  // Until its `close()` ends, a client is ready but not open, and takes no command.
   if (!isOpen) return known.wasOpen ? "end" : "wait";
   if (isReady) return "ready";
   return known.wasReady ? "reconnecting" : "connecting";
@@ -331,7 +331,7 @@ export class NodeRedisPort extends NodeRedisServer implements ClientPort {
   second(): ClientPort {
     const client = this.client.duplicate({
       ...ownOptions(this.client.options),
-      // The URL would set its database again; all else of it is among the options.
+      // The URL would set its own database again. The options already have the rest of the URL.
       url: undefined,
       database: this.database,
     });

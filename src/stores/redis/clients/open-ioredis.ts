@@ -21,7 +21,7 @@ export interface RedisPlace {
 }
 
 /**
- * Opens the command line's client, which connects only once, so that a command can say why not.
+ * Opens the command line's client. It tries only once, so that a command can say what failed.
  * In a file of its own: bundlers resolve even unused imports, and a shop may have node-redis alone.
  */
 export async function openIoredis(place: RedisPlace): Promise<IoredisClient> {
@@ -33,7 +33,7 @@ export async function openIoredis(place: RedisPlace): Promise<IoredisClient> {
     enableOfflineQueue: false,
     connectTimeout: withinMs,
     maxRetriesPerRequest: 0,
-    // The lock's user needs no permission for CLIENT SETINFO, nor for the INFO of the ready check.
+    // The Redis user may have no permission for CLIENT SETINFO, or for the ready check's INFO.
     disableClientInfo: true,
     enableReadyCheck: false,
     retryStrategy: () => null,

@@ -14,7 +14,7 @@ export async function openNodeRedis(place: RedisPlace): Promise<NodeRedisClient>
   const login = {
     ...(place.username !== "" && { username: place.username }),
     ...(place.password !== "" && { password: place.password }),
-    // Otherwise node-redis sends CLIENT commands that the lock's user is not permitted.
+    // Otherwise node-redis sends CLIENT commands, for which the Redis user may lack permission.
     ...{ disableClientInfo: true, maintNotifications: "disabled" as const },
   };
   const client = isCluster

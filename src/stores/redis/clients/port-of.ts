@@ -48,19 +48,19 @@ const others: readonly (readonly [members: readonly string[], what: string])[] =
   ],
   [
     ["sendCommand", "withTypeMapping"],
-    "node-redis 5, 6.0 or 6.1. After a lost connection, version 5 may give a command the reply of another: npm install redis@6",
+    "node-redis 5, 6.0 or 6.1. After a lost connection, version 5 may give a command the reply to another command: npm install redis@6",
   ],
   [
     ["sendCommand", "duplicate"],
-    "node-redis 4 or older, which may leave the commands of a Cluster without an end: npm install redis@6",
+    "node-redis 4 or older, which may never settle the commands of a Cluster: npm install redis@6",
   ],
   [
     ["customCommand", "close"],
-    "a client of Valkey GLIDE, which does not tell when a connection is lost: use ioredis or redis@6 with Valkey",
+    "a client of Valkey GLIDE, which does not report a lost connection: use ioredis or redis@6 with Valkey",
   ],
   [
     ["duplicate", "connected", "send"],
-    "Bun's client, which does not tell when a connection is lost: use ioredis or redis@6 on Bun",
+    "Bun's client, which does not report a lost connection: use ioredis or redis@6 on Bun",
   ],
   // ioredis-mock has `connected` where ioredis has `status`.
   [

@@ -18,7 +18,7 @@ export interface ScriptCall {
   /** The keys, without the client's prefix: it is written in front of each. */
   readonly keys: readonly string[];
   readonly args: Words;
-  /** Texts in the reply are Buffers, where the client can. */
+  /** Texts in the reply are returned as Buffers, if the client can do that. */
   readonly asBytes?: boolean | undefined;
 }
 
@@ -40,7 +40,7 @@ export type ClientStatus =
   | "end";
 
 export interface PortWatcher {
-  /** The client is ready; on a Cluster of node-redis, perhaps one more node is connected. */
+  /** The client is ready; or a Cluster of node-redis has connected to one more node. */
   up?(): void;
   /**
    * A connection was lost; on a Cluster, one to any node. Called before any call in flight on it
@@ -66,7 +66,7 @@ export interface ClientPort extends ServerPort {
   readonly database: number;
   /** Rule 22: whether a connection has to be proven to be in `database`. */
   readonly needsProof: boolean;
-  /** Whether a Cluster's nodes can be sent calls that declare no keys, each on its connection. */
+  /** Rule 23: whether calls without declared keys can be sent on the connection of each node. */
   readonly mayGather: boolean;
   /** Whether a call for the slot is written now; a Cluster of ioredis may queue it for the node. */
   isReady(slot: number): boolean;
@@ -96,7 +96,7 @@ export interface ClientPort extends ServerPort {
   /** Holds writes back; absent where the library does so. @returns a function that writes them. */
   cork?(): () => void;
 
-  /** Pending while the client learns which node has a slot, which may last beyond `close`. */
+  /** Pending while the client learns which node has a slot, perhaps until after `close`. */
   readonly learning?: Promise<unknown> | undefined;
   /** Connects a client that waits to be asked, where the store may do that. */
   wake?(): void;
@@ -111,8 +111,8 @@ export interface ClientPort extends ServerPort {
 }
 
 /**
- * A copy with message, name and code: errors of a client may carry the arguments of their command,
- * and so owner ids, into logs. If all nodes of a Cluster failed: the last error that one replied.
+ * Copies message, name and code alone, because a client's error may carry the arguments of its
+ * command, and so owner ids, into logs. If all Cluster nodes failed: the last error reply.
  */
 export function plainError(error: unknown): Error {
   if (!(error instanceof Error)) return new Error(String(error));
@@ -127,8 +127,8 @@ export function plainError(error: unknown): Error {
 }
 
 /**
- * Whether an error is the server's reply, and so a sign of life. A minifier renames the classes of
- * ioredis 5, and so its errors; a text of the server begins with a word in capitals, no other does.
+ * Whether an error is the server's reply, and so a sign of life. A minifier renames the errors of
+ * ioredis 5. Then the text decides: only that of the server begins with a word in capitals.
  */
 export function isServerError(error: unknown): error is Error {
   if (!(error instanceof Error)) return false;

@@ -10,7 +10,7 @@ const askTimeoutMs = 750;
  */
 const slotsRefreshIntervalMs = 500;
 
-/** A second client. Outside a Cluster it never sends again: the lock itself does. */
+/** A second client. Outside a Cluster, it never sends a command again, because the lock does. */
 export function openSecond(client: IoredisInternals, database: number): IoredisClient {
   const { isCluster, options } = client;
   const connectTimeout = connectTimeoutOf(options?.connectTimeout);
@@ -21,7 +21,7 @@ export function openSecond(client: IoredisInternals, database: number): IoredisC
     commandTimeout: undefined,
     // Fails commands in flight as soon as their connection is lost; a Cluster may send them again.
     maxRetriesPerRequest: 0,
-    // A full server refuses at the first command, and ioredis drops an error of CLIENT SETINFO.
+    // A full server's refusal answers the first command. ioredis drops errors of CLIENT SETINFO.
     disableClientInfo: true,
   };
   const common = { enableOfflineQueue: false, enableAutoPipelining: false, lazyConnect: false };

@@ -24,8 +24,8 @@ export function slotOf(key: string): number {
 }
 
 /**
- * The key of a record, without the client's prefix: in its lock's slot once the prefix is in front
- * of both (except: `recordsProblemOf`). The same on one server, so that a move to a Cluster keeps it.
+ * Returns a record's key without the client's prefix. With the prefix, record and lock are in one
+ * slot (except: `recordsProblemOf`). The key is equal on one server: a move to a Cluster keeps it.
  */
 export function recordKeyOf(client: ClientPort, key: string, submissionId: string): string {
   const whole = (client.keyPrefix ?? "") + key;
@@ -39,6 +39,6 @@ export function recordsProblemOf(client: ClientPort): string | undefined {
   const record = recordKeyOf(client, lock, "");
   const slotWithPrefix = (key: string) => slotOf(keyPrefix + key);
   if (keyPrefix !== undefined && slotWithPrefix(lock) === slotWithPrefix(record)) return undefined;
-  const which = keyPrefix === undefined ? "of bytes that are no text" : describe(keyPrefix);
-  return `the client's keyPrefix ${which} puts a lock and its record in different Cluster slots. Use a prefix of text without braces, or with a hash tag such as "{shop}:"`;
+  const which = keyPrefix === undefined ? "that is not UTF-8" : describe(keyPrefix);
+  return `the client's keyPrefix ${which} can put a lock and its record in different Cluster slots. Use a prefix of text without braces, or with a hash tag such as "{shop}:"`;
 }

@@ -13,9 +13,9 @@ import {
 } from "./command.ts";
 import { isRecord, longestLife, toldKey } from "./values.ts";
 
-/** The code for a cooldown is this less the ms that it still lasts, always above minus a token. */
+/** A cooldown's code is this number minus the ms that it still lasts: above minus any token. */
 const cooldown = -1_000_000_000;
-/** The least fencing token: µs since 1970, which clocks passed in September 2001. */
+/** The least fencing token, in µs since 1970: clocks passed it in September 2001. */
 const leastToken = 1e15;
 
 const acquire = /* lua */ `

@@ -81,7 +81,7 @@ export function endOfEntry(headLength: number): string {
 
 const failsTheCall = "if failed(reply) and not wrote then\nreturn reply\nend\n";
 
-/** Rule 23: the script without declared keys: the last of ARGV are the keys, then their number. */
+/** Rule 23: the script without declared keys. ARGV ends with the keys, and then their number. */
 export function gatheredForm(script: string): string {
   return `local KEYS = {}
 local count = tonumber(ARGV[#ARGV])

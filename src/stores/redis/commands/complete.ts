@@ -9,7 +9,7 @@ import { isRecord } from "./values.ts";
  */
 export type RecordRequest = Omit<CompleteRequest, "cooldownUntilMs">;
 
-/** Rule 15: its own record counts first, then that the record's time is over, then another's. */
+/** Rule 15: checks in this order: this run's own record, the expiry, another run's record. */
 const keep = /* lua */ `
 ${isRecord}
 local function keep(record, owner_id, text, expires)
@@ -88,7 +88,7 @@ return replies
  * KEYS: the record of each entry.
  * ARGV: for each entry the owner id, the record, and Redis' time in ms at which it expires.
  *
- * Returns the codes of a complete, but 3 for 1 as well: it does not see the lock.
+ * Returns the codes of a complete, but 3 instead of 1, because it does not see the lock.
  */
 export const recordScript: string = sent(/* lua */ `
 ${common}

@@ -16,8 +16,8 @@ import { kindOf } from "./release.ts";
 import { decoded, isRecord, longestLife, outlivedKey, whose } from "./values.ts";
 
 /**
- * The id of a value that is not ours, or of a key that holds no text (its name counts). Every lock of
- * another program may hold the same value, so its moment of expiry, if any, is part of the id.
+ * The id of a value that is not ours. For a key that holds no text, its name is the value. Another
+ * program's locks may all hold one value, so the moment of expiry, if any, is part of the id.
  */
 const foreignId: string = /* lua */ `
 local function clock()
@@ -44,8 +44,8 @@ end
 `;
 
 /**
- * Looks at a key for a person. Writes nothing. Of a value that is not a lease, a tombstone or a
- * cooldown, only an id and the first 16 bytes are seen.
+ * Looks at a key for a person. Writes nothing. Returns only an id and the first 16 bytes of a value
+ * that is not a lease, a tombstone or a cooldown.
  *
  * KEYS: for each entry the lock, and the traces of the orders that have outlived theirs.
  *
@@ -324,7 +324,7 @@ function heldOf(value: string, expiresInMs: number, storeTimeMs: number): Inspec
   return { ...held, heldMs, renewedMs, endsInMs, ...ifTooLong(expiresInMs, Number(ttlMs)) };
 }
 
-/** Rule 18: as a rule, a value of ours lives so long only after Redis' clock was set back. */
+/** Rule 18: usually, our value's life is above `mostMs` only if Redis' clock was set back. */
 function ifTooLong(expiresInMs: number, mostMs: number): { readonly clockSetBack?: true } {
   const isTooLong = expiresInMs > mostMs && expiresInMs !== Number.POSITIVE_INFINITY;
   return isTooLong ? { clockSetBack: true } : {};

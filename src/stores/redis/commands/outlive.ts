@@ -8,12 +8,12 @@ import { decoded, outlivedKey } from "./values.ts";
 const longestTraces = 4_000;
 
 /**
- * Rule 19: writes the trace of an order that has outlived its lock, or that the order has ended,
- * beside the traces of the user's other orders.
+ * Rule 19: writes the trace of an order that has outlived its lock, or a note that the order has
+ * ended, beside the traces of the user's other orders.
  *
  * KEYS: the lock, by which a sharding proxy finds the server that `inspect` asks; the traces.
- * ARGV[1] the owner id; ARGV[2] the trace, or '' where the order has ended; ARGV[3] ms to live at
- *   least: the key keeps a longer life of its other traces.
+ * ARGV[1] the owner id; ARGV[2] the trace, or '' where the order has ended; ARGV[3] ms to live:
+ *   a longer life of the key stays, unless all its orders have ended.
  *
  * Returns the clock and 1.
  */

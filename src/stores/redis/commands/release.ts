@@ -58,7 +58,7 @@ end
 return replies
 `);
 
-/** Replaces the lock by its cooldown, or deletes it for 0 ms and less. Returns 1, or the error. */
+/** Replaces the lock by its cooldown; deletes it if `left` is 0 or less. Returns 1 or an error. */
 export const letGo: string = /* lua */ `
 local function let_go(key, owner_id, left)
   local cooldown = left > 0 and 'cooldown:' .. owner_id

@@ -24,7 +24,7 @@ import { longestCooldownMs, longestTtlMs } from "../../../validation.ts";
 
 const uuid: string = [8, 4, 4, 4, 12].map((digits) => "%x".repeat(digits)).join("%-");
 
-/** For `inspect` and `free`, a UUID in front makes a lease: other libraries write such values. */
+/** `inspect` and `free`: a value that begins with a UUID is a lease, maybe of another library. */
 export const whose: string = /* lua */ `
 local function whose(held)
   local lease = string.match(held, '^(${uuid})')
