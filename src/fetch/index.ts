@@ -233,14 +233,14 @@ function headToKeep({ headers, status }: AnswerHead, { storedHeaders }: WantedAn
 /** The redirect that a handler has thrown, as those of React Router, SvelteKit and Next.js do. */
 function redirectOf(thrown: unknown): AnswerHead | undefined {
   try {
-    const { digest, headers, location, status } = Object(thrown);
+    const { digest, location, res = thrown, status } = Object(thrown);
     // The error of Next.js: "NEXT_REDIRECT;replace;/orders/7;307;".
     const [, url, code] = /^NEXT_REDIRECT;\w*;(.*);(3\d\d);$/s.exec(digest) ?? [];
     if (url !== undefined) return { status: Number(code), headers: [["location", url]] };
-    // SvelteKit throws an object, React Router a `Response`.
-    const all = new Headers(typeof location === "string" ? { location } : [...headers]);
+    // SvelteKit throws an object, React Router a `Response`, Hono an error that has one as `res`.
+    const all = new Headers(typeof location === "string" ? { location } : [...res.headers]);
     // TanStack's `Response` gets its `Location` behind the guard.
-    const isLocatedLater = isRedirect(status) && isResponse(thrown);
+    const isLocatedLater = isRedirect(status) && isResponse(res);
     const isAnswer = isLocatedLater || (all.has("location") && status >= 300 && status < 400);
     return isAnswer ? { status, headers: all } : undefined;
   } catch {
@@ -251,7 +251,7 @@ function redirectOf(thrown: unknown): AnswerHead | undefined {
 /** Whether a framework's own object has a status of 400 to 599, Elysia's as `code`. */
 function saysFailure(answer: unknown): boolean {
   try {
-    const { code, status, statusCode = status } = Object(answer);
+    const { code, init, status = Object(init).status, statusCode = status } = Object(answer);
     const isElysias = Object.keys(Object(answer)).every((key) => /^(code|response)$/.test(key));
     const named = isElysias ? code : statusCode;
     return Number.isInteger(named) && named >= 400 && named < 600;

@@ -101,15 +101,16 @@ export async function untilOver(
     cancelled ??= reader.cancel(reason).finally(() => watcher.ended());
     return cancelled;
   };
-  const stream = new ReadableStream<Uint8Array>({
-    start(controller) {
-      for (const chunk of chunks) {
-        keep(chunk);
-        controller.enqueue(inBytes(chunk));
-      }
-    },
-    async pull(controller) {
-      try {
+  reader.closed.catch(() => (length === 0 ? watcher.unanswered() : watcher.ended()));
+  const stream = new ReadableStream<Uint8Array>(
+    {
+      start(controller) {
+        for (const chunk of chunks) {
+          keep(chunk);
+          controller.enqueue(inBytes(chunk));
+        }
+      },
+      async pull(controller) {
         const part = await (next ?? reader.read());
         next = undefined;
         // A cancelled source looks like one that has ended: fail, so that no part counts as the whole.
@@ -121,14 +122,13 @@ export async function untilOver(
           keep(part.value);
           controller.enqueue(inBytes(part.value));
         }
-      } catch (error) {
-        if (length === 0) watcher.unanswered();
-        else watcher.ended();
-        throw error;
-      }
+      },
+      cancel,
     },
-    cancel,
-  });
+    // Pull for a reader only: before it came, a client that left would fail this stream, whose
+    // `cancel` would then reject. Servers such as srvx do not catch that: the process would end.
+    { highWaterMark: 0 },
+  );
   return {
     sent: new Response(stream, headOf(response)),
     cancel: () => void cancel().catch(() => {}),

@@ -79,11 +79,13 @@ const always = [
   ...["content-type", "content-encoding", "content-language", "content-disposition"],
   ...["content-location", "content-range", "link", "location"],
   ...["etag", "last-modified", "cache-control", "vary"],
-  // They are the answer of an empty body: to htmx, and to nginx, which sends a file for it.
-  ...["hx-location", "hx-redirect", "hx-refresh", "hx-reswap", "hx-retarget", "hx-trigger"],
+  // They may be all of an answer: htmx's, and nginx's, which sends a file in place of the body.
+  ...["hx-location", "hx-push-url", "hx-redirect", "hx-refresh", "hx-replace-url", "hx-reselect"],
+  ...["hx-reswap", "hx-retarget", "hx-trigger", "hx-trigger-after-settle", "hx-trigger-after-swap"],
   "x-accel-redirect",
-  // Without them the clients of Inertia and TanStack cannot read the body.
+  // They tell the clients of Inertia and TanStack how to read a body, React Router's how to go on.
   ...["x-inertia", "x-tss-raw", "x-tss-serialized"],
+  ...["x-remix-reload-document", "x-remix-replace", "x-remix-revalidate"],
 ];
 
 /**

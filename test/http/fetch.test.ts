@@ -218,6 +218,26 @@ describe("streams", () => {
     expect(await codeOf(await post(order()))).toBe("idempotency_answer_unavailable");
   });
 
+  test("one whose client left before it came can be cancelled by the server", async () => {
+    const { guard, whenFree } = open();
+    const left = new AbortController();
+    let isCancelled = false;
+    const post = guard.protect(() => {
+      left.abort();
+      const cancel = () => {
+        isCancelled = true;
+      };
+      return new Response(new ReadableStream({ cancel }));
+    });
+    const first = await post(order({ signal: left.signal }));
+    await whenFree();
+    await sleep(20);
+    // Servers that see a closed connection, such as srvx, call this and catch nothing.
+    await first.body?.cancel();
+    expect(isCancelled).toBe(true);
+    expect(await codeOf(await post(order()))).toBe("idempotency_answer_unavailable");
+  });
+
   test("one whose client leaves while it is read is not kept as if it had ended", async () => {
     const { guard, whenFree } = open();
     const { over, stream } = twoParts();
@@ -263,6 +283,12 @@ describe("streams", () => {
     ["what says that it has failed is run again: h3", () => ({ status: 402 }) as never, 2],
     ["what says that it has failed is run again: Elysia", () => ({ code: 402 }) as never, 2],
     [
+      "what says that it has failed is run again: React Router's data()",
+      () => ({ type: "DataWithResponseInit", data: {}, init: { status: 402 } }) as never,
+      2,
+    ],
+    ["its data() without a status is not", () => ({ data: {}, init: null }) as never, 1],
+    [
       "what says that it has failed is run again: an error of h3",
       () => Object.assign(new Error("no stock"), { statusCode: 422 }) as never,
       2,
@@ -301,6 +327,15 @@ describe("streams", () => {
           digest: `NEXT_REDIRECT;replace;${location};307;`,
         }),
       307,
+    ],
+    [
+      "Hono, in an HTTPException",
+      () =>
+        Object.assign(new Error("303"), {
+          status: 303,
+          res: new Response(null, { status: 303, headers: { location } }),
+        }),
+      303,
     ],
   ];
   test.each(redirects)(

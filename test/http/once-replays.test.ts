@@ -62,9 +62,11 @@ describe.each(onAll.filter(keepsNames))("$name", (framework: Framework) => {
 describe.each(newest)("$name", (framework: Framework) => {
   test("a repeat of an empty body has the header that is the answer, or how to read it", async () => {
     const headers = {
+      "hx-push-url": "/orders/7",
       "hx-redirect": "/orders/7",
       "x-accel-redirect": "/invoices/7.pdf",
       "x-inertia": "true",
+      "x-remix-reload-document": "true",
       "x-tss-serialized": "true",
     };
     const once = await openOnce({
