@@ -65,9 +65,9 @@ export interface SubmitGuard {
    */
   (req: IncomingMessage, res: ServerResponse, next: (error?: unknown) => void): void;
   /**
-   * Returns a handler to mount in place of yours, which it runs under the lock. The lock is held
-   * until the promise of your handler has settled and the response is over. A rejection goes to the
-   * error handler, on Express 4 too.
+   * Returns a handler that runs yours under the lock, to be mounted in place of yours. The lock is
+   * held until the promise of your handler has settled and the response is over. A rejection goes
+   * to the error handler, on Express 4 too.
    *
    * **Write the handler `async`, and await all work it starts**: `await pipeline(source, res)`, not
    * `source.pipe(res)` or a callback. Only its promise shows when a handler is done. Without a
@@ -171,15 +171,15 @@ export function submitGuard<Req extends IncomingMessage = Request>(
   return Object.assign(submitGuardMiddleware, { protect: protect as SubmitGuard["protect"] });
 }
 
-/** Captures an answer, and sees whether its handler succeeds behind the answer of a time-out. */
+/** Captures a handler's answer, and sees whether the handler succeeds after a time-out answered. */
 class ExpressCapture extends ResponseCapture {
   #isLate = false;
-  /** The status that the handler has set behind the end of the response. */
+  /** The status that the handler has set after the end of the response. */
   #status: number | undefined;
   #hasAnswered = false;
   #hasFailed = false;
 
-  /** After a 5xx or 408, as of a time-out, notes the status that the handler sets, and its answer. */
+  /** After a 5xx or 408, such as a time-out's, notes the handler's own status and answer. */
   responseEnded(): void {
     const res = this.res as ServerResponse & Record<string, unknown>;
     let { statusCode } = res;
@@ -242,8 +242,8 @@ async function run(
   } catch (error) {
     const own = held.failed(error);
     try {
-      // Call `next` first: `finished` may end the lease, and waiting repeats get the error
-      // handler's answer.
+      // Call `next` first, so that the error handler answers before `finished` ends the lease:
+      // waiting repeats get that answer.
       passOn(own, next);
     } finally {
       if (isPromise) held.finished();
@@ -260,12 +260,12 @@ async function run(
     // End the lease later: `res.render` answers after a tick, and a retry must find that answer.
     held.detached(() => setTimeout(() => held.abandoned(), heldBackMs).unref());
   } else {
-    // A callback may be at work, without a promise or behind one without an answer: keep the lock.
-    // Do not warn of a value that has listeners, such as a stream: it may be what answers.
+    // No promise, or it resolved without an answer: a callback may still work, so keep the lock.
+    // Do not warn of a value that has listeners: a stream, for example, may send the answer.
     if (value !== undefined && typeof Object(value).on !== "function") {
       warnOnce(
         "SUBMIT_LOCK_RETURNED_VALUE",
-        "a handler returned a value and answered nothing. Express sends no returned value, so the client waits, and its user is locked out for maxHoldMs. Send it, such as by res.json(value)",
+        "a handler returned a value and answered nothing. Express sends no returned value, so the client waits, and its user is locked out for maxHoldMs. Send the value, such as by res.json(value)",
       );
     }
     held.detached(warnIfHeldToMaxHold);
@@ -291,7 +291,7 @@ function sendAnswer(
   }
   res.statusCode = status;
   for (const [name, value] of Object.entries(headers)) res.setHeader(name, value);
-  // Node garbles a file name beyond ASCII if the body comes with the end.
+  // Node garbles a file name beyond ASCII if `end` gets the body.
   if (body !== undefined && /[^ -~]/.test(`${headers["content-disposition"] ?? ""}`)) {
     res.write(body);
     res.end();

@@ -43,7 +43,7 @@ export interface SubmitGuard {
    * **Write the handler `async`, and await all work it starts.** Without a promise, or with a web
    * stream, only the end of the response shows that a handler is done: if the client leaves before,
    * its user is locked out for up to `maxHoldMs`. Without a promise, the process warning
-   * `SUBMIT_LOCK_UNSEEN_HANDLER` says once that it happened.
+   * `SUBMIT_LOCK_UNSEEN_HANDLER` says once that a user was locked out for `maxHoldMs`.
    * @throws InvalidOptionError for anything but a handler of up to two parameters.
    */
   protect<

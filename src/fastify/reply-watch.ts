@@ -15,7 +15,7 @@ import { setImmediate, setTimeout } from "../time.ts";
  */
 const firstHooks = new WeakMap<FastifyReply, (body: unknown) => unknown>();
 
-/** Adds a function for a reply: an outer guard's gets the payload as the inner one's leaves it. */
+/** Adds a guard's function. An outer guard's function gets the payload of the inner guard. */
 function hookFirst(reply: FastifyReply, hook: (body: unknown) => unknown): void {
   const outer = firstHooks.get(reply);
   firstHooks.set(reply, (body) => {
@@ -33,9 +33,9 @@ function firstOnSend(_request: unknown, reply: FastifyReply, body: unknown, done
 
 /**
  * Makes {@link firstOnSend} the first `onSend` hook of the route. Fastify has no public way: hooks
- * are added before it is ready, those of a route run last, and `reply.serializer` replaces the
- * application's, which cannot be read. Returns false if the route's hooks are not found in the
- * request: then no body is kept.
+ * cannot be added once Fastify is ready, a route's hooks run last, and `reply.serializer` replaces
+ * the application's serializer, which cannot be read. Returns false if the route's hooks are not
+ * found in the request: then no body is kept.
  */
 function hookInto(request: object): boolean {
   for (const symbol of Object.getOwnPropertySymbols(request)) {
@@ -48,7 +48,7 @@ function hookInto(request: object): boolean {
   return false;
 }
 
-/** Sends a kept body, as text or bytes, from {@link firstOnSend}: all other hooks get it again. */
+/** Sends a kept body, as text or bytes, from {@link firstOnSend}: all later hooks get that body. */
 export function sendAgain(reply: FastifyReply, body?: Uint8Array, type?: unknown): FastifyReply {
   if (body === undefined || (body.length === 0 && type === undefined)) return reply.send();
   const isText = isUtf8(body) && type !== "application/octet-stream";
@@ -124,7 +124,7 @@ export class ReplyWatch implements Capture {
     let isPromise = false;
     try {
       const returned = handler();
-      // `reply` has a `then`, but it also resolves when the client leaves: it shows no end of work.
+      // `reply` is not a promise of the work: its `then` also resolves when the client leaves.
       isPromise = returned !== reply && typeof (returned as Promise<unknown>)?.then === "function";
       const value = isPromise ? await returned : returned;
       const hasSent = this.#hasSaid;
@@ -194,13 +194,13 @@ export class ReplyWatch implements Capture {
     return this.#isLate || (this.#isWell && !this.#hasFailed && this.#answer === undefined);
   }
 
-  /** Keeps the handler's payload, serialised, as the answer. A later one is the error handler's. */
+  /** Keeps the handler's serialised payload as the answer. Later ones are the error handler's. */
   #serialised(body: unknown): void {
     if (this.#wanted === undefined) return;
     const isOthers = this.#hasFailed || this.#sends > 1;
     if (isOthers && this.#answer === undefined) this.#others ??= this.#read(body, this.#wanted);
     if (isOthers) return;
-    // No answer is kept of what Fastify cannot send: another object, or a locked web stream.
+    // Keep no payload that Fastify cannot send: a locked web stream, or any other object.
     const content = (body instanceof Response ? body.body : body) ?? "";
     const isText = typeof content === "string" || types.isUint8Array(content);
     if (!isText && !isNodeStream(content) && Object(content).locked !== false) return;
@@ -219,7 +219,7 @@ export class ReplyWatch implements Capture {
   answer(): AnswerToStore | undefined {
     if (!this.#hasSaid) return this.#raw?.answer();
     if (this.#hasFailed || this.#wanted === undefined) return undefined;
-    // Before the payload is serialised, and if that fails, only status and headers are known.
+    // Until the payload is serialised, or if serialising fails, only status and headers are known.
     return this.#answer ?? this.#read({}, this.#wanted);
   }
 
@@ -252,7 +252,7 @@ export class ReplyWatch implements Capture {
   #watch(stream: NodeStream): void {
     const held = this.#held;
     finished(stream as never, { writable: false }, (error) => {
-      // After its client has left, a stream may be torn down with an error that is not its own.
+      // After the client has left, a stream may be torn down with an error that it did not cause.
       if (error && !held.exchange.clientLeft && !this.#reply.raw.headersSent)
         this.#hasFailed = true;
       held.finished();
@@ -265,7 +265,7 @@ export class ReplyWatch implements Capture {
       const isRead = Readable.isDisturbed(stream) || stream.readableFlowing === true;
       if (!isRead) stream.destroy();
     };
-    // After a client has left, hooks may still run: only later is it sure that nothing reads it.
+    // Hooks may run on after a client has left: only later is it sure that the stream is unread.
     const endLater = () => void setTimeout(endUnread, heldBackMs).unref();
     const { raw } = this.#reply;
     if (held.exchange.clientLeft) endLater();

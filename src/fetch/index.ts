@@ -19,8 +19,8 @@ export type * from "../http/public.ts";
 export interface SubmitGuardOptions<Req extends Request = Request>
   extends GuardOptions<Req, [request: Req], Response | Promise<Response>> {
   /**
-   * Gets a promise, which never rejects, and the handler's arguments. A platform that freezes a
-   * process after an answer must wait for it: then the lock is released, or the answer recorded.
+   * Gets a promise, which never rejects, and the handler's arguments. When the promise settles, the
+   * lock is released, or the answer recorded: only then may a platform freeze the process.
    * @defaultValue none
    */
   readonly waitUntil?: // biome-ignore lint/suspicious/noExplicitAny: whatever the framework passes.
@@ -137,7 +137,7 @@ export function submitGuard<Req extends Request = Request>(
     const ended = (bytes?: Uint8Array): void => {
       if (exchange.isAnswered) return;
       body = bytes;
-      // The `Response` of srvx has the type of a text only once its body is read.
+      // The `Response` of srvx has the `Content-Type` of a text only once its body is read.
       const type = head && response?.headers.get("content-type");
       if (head && type) head.headers["content-type"] ??= type;
       exchange.end();
@@ -199,7 +199,7 @@ export function submitGuard<Req extends Request = Request>(
       const protectedHandler = (request: Req, ...rest: unknown[]): Promise<Response> => {
         if (!isInPlace) isInPlace = checkPlace("fetch", request, ...rest);
         return enter(handler, request, rest).catch((error) => {
-          // Answer an error of the client's: fetch has no error handler that reads a status.
+          // Answer an error that the client caused: fetch has no error handler that reads a status.
           const problem = error instanceof NoFingerprintError ? problemOf(error) : undefined;
           if (problem === undefined) throw error;
           return responseOf(problem);
@@ -219,7 +219,7 @@ function isResponse(value: unknown): value is Response {
   return typeof status === "number" && headers !== undefined && "body" in Object(value);
 }
 
-/** A response's status and headers, as far as a redirect has them, too. */
+/** The status and headers of a response, or of a redirect that a handler has thrown. */
 interface AnswerHead {
   readonly status: number;
   readonly headers: Iterable<readonly [name: string, value: string]>;
@@ -230,7 +230,7 @@ function headToKeep({ headers, status }: AnswerHead, { storedHeaders }: WantedAn
   return { status, headers: listedHeaders(storedHeaders, [...headers], false) };
 }
 
-/** The redirect that a handler has thrown, as those of React Router, SvelteKit and Next.js do. */
+/** The redirect that a handler has thrown, as in React Router, SvelteKit and Next.js. */
 function redirectOf(thrown: unknown): AnswerHead | undefined {
   try {
     const { digest, location, res = thrown, status } = Object(thrown);
@@ -248,7 +248,7 @@ function redirectOf(thrown: unknown): AnswerHead | undefined {
   }
 }
 
-/** Whether a framework's own object has a status of 400 to 599, Elysia's as `code`. */
+/** Whether a framework's own object has a status of 400 to 599. Elysia names the status `code`. */
 function saysFailure(answer: unknown): boolean {
   try {
     const { code, init, status = Object(init).status, statusCode = status } = Object(answer);
@@ -295,7 +295,7 @@ class FetchExchange implements Exchange {
   isAnswered = false;
   clientLeft: boolean;
   watcher: { responseChanged(): void } | undefined;
-  /** Kept, because a server may give a request that was cloned another signal. */
+  /** Kept, because some servers replace a request's signal when the request is cloned. */
   readonly #signal: AbortSignal | undefined;
   #cancel: (() => void) | undefined;
   readonly #onAbort = (): void => {
@@ -323,7 +323,7 @@ class FetchExchange implements Exchange {
     return this.request.headers.get(name) ?? undefined;
   }
 
-  /** Splits at every comma, because `Headers` has the lines joined: a comma may separate two. */
+  /** Splits at every comma, because `Headers` joins lines: a comma may separate two lines. */
   headerLines(name: string): readonly string[] {
     return this.header(name)?.split(",") ?? [];
   }

@@ -15,8 +15,8 @@ const remedy = "Set idempotency.fingerprint";
 /**
  * Returns query and content of a request. Reads a clone of the body, so that the handler can read
  * the body itself.
- * @throws NoFingerprintError (as a rejection) for a body that was read before, or has no clone, 500,
- * and for one of more than 1 MiB or 4 096 chunks, 413.
+ * @throws NoFingerprintError (as a rejection): 500 for a body that was read before or has no clone,
+ * 413 for a body of more than 1 MiB or 4 096 chunks.
  */
 export async function payloadOf(request: Request, except?: readonly string[]): Promise<unknown> {
   const bytes = await bodyBytes(request);
@@ -37,7 +37,7 @@ async function bodyBytes(request: Request): Promise<Buffer> {
       `cannot compare this request with earlier ones: its body was read before the guard. Read the body in the handler, or read request.clone() ahead of the guard. ${remedy} if neither is possible`,
     );
   }
-  // A server's own class may return the request itself, whose body the handler needs.
+  // A server's own `clone` may return the request itself, whose body the handler needs.
   if (clone === request || clone.body === request.body) throw noCopy();
   const chunks: Uint8Array[] = [];
   let length = 0;
@@ -53,7 +53,7 @@ async function bodyBytes(request: Request): Promise<Buffer> {
     chunks.push(part.value);
     length += part.value.length;
     if (length <= maxBytes && chunks.length <= maxChunks) continue;
-    // Do not await it: `cancel` settles only when the handler's half is cancelled as well.
+    // Do not await `cancel`: it settles only when the handler's half is cancelled as well.
     reader?.cancel().catch(() => {});
     throw tooLongBody();
   }
@@ -73,8 +73,8 @@ function tooLongBody(): NoFingerprintError {
 }
 
 /**
- * Parses JSON and forms, so that two spellings of one content are equal, and leaves out the
- * boundary of a form with files. Text is a string, any other body (too long, not parsable) bytes.
+ * Parses JSON and forms, so that two spellings of one content are equal. Leaves out the boundary of
+ * a form with files. Returns text as a string, any other body (too long, not parsable) as bytes.
  */
 function contentOf(bytes: Buffer, type: string, except?: readonly string[]): unknown {
   const boundary = /^multipart\/.*?\bboundary=(?:"([^"]+)"|([^\s;"]+))/i.exec(type);

@@ -5,7 +5,7 @@ import { nextTurn } from "../time.ts";
 /** How many chunks may be read ahead: a stream that never pauses would be read forever. */
 const maxReads = 64;
 
-/** Makes bytes of a text, which Hono's server would cut off: it takes characters for bytes. */
+/** Makes bytes of a text: Hono's server counts characters as bytes, and would cut a text off. */
 function inBytes(chunk: Uint8Array | string): Uint8Array {
   return typeof chunk === "string" ? Buffer.from(chunk) : chunk;
 }
@@ -18,7 +18,7 @@ export function mayHaveBody(status: number): boolean {
 
 const isBun = "bun" in process.versions;
 
-/** Makes a body of kept bytes. On Bun only a string without a type is `text/plain` by itself. */
+/** Makes a body of kept bytes. If there is no type, Bun adds `text/plain`, but only to a string. */
 export function bodyOf(bytes: Uint8Array<ArrayBuffer>, headers: Headers): string | typeof bytes {
   const isText = isBun && !headers.has("content-type") && isUtf8(bytes);
   return isText ? new TextDecoder("utf-8", { ignoreBOM: true }).decode(bytes) : bytes;
@@ -30,8 +30,8 @@ function isChunked({ headers }: Response): boolean {
 }
 
 /**
- * Returns the head of a response. That of a library's own `Response` is copied: the platform would
- * take its headers for a plain object, and lose them.
+ * Returns the head of a response. Copies the headers of a library's own `Response`: the platform
+ * would take them for a plain object, and lose them.
  */
 export function headOf(response: Response): ResponseInit {
   if (response instanceof Response) return response;
@@ -41,10 +41,10 @@ export function headOf(response: Response): ResponseInit {
 }
 
 /**
- * Reads the body of a response as far as it is there at once, within one turn of the event loop. A
- * body that is complete by then is sent as it was; a stream passes through, chunk by chunk.
+ * Reads the part of a response's body that is there within one turn of the event loop. A body that
+ * is complete by then is sent as a whole. Any other body passes through, chunk by chunk.
  * @param watcher `ended`: the body was read to its end (with its bytes, if they are few enough),
- * cancelled or broken off. `unanswered`: it failed before its first byte, or was read before.
+ * cancelled or broken off. `unanswered`: the body failed before its first byte, or was read before.
  * @returns the response to send, and a function that cancels the stream, for a client that has left.
  */
 export async function untilOver(
@@ -54,7 +54,7 @@ export async function untilOver(
 ): Promise<{ sent: Response; cancel?: () => void }> {
   const { status } = response;
   if (!Number.isInteger(status)) throw new TypeError("expected a Response");
-  // Reading `body` may throw: of a proxy, and of Hono's own `Response` with a status such as 204.
+  // Reading `body` may throw: for a proxy, or Hono's own `Response` with a status such as 204.
   const isProxied = isProxy(response);
   // Bun adds a missing type of a text or of bytes, but only to the handler's own `Response`.
   const isTyped = !isBun || response.headers.has("content-type");
@@ -71,7 +71,7 @@ export async function untilOver(
   let next: ReturnType<typeof reader.read> | undefined;
   while (chunks.length < maxReads) {
     next = reader.read();
-    // The `pull` below meets the same error of a stream that has failed.
+    // If the stream has failed, `pull` below meets the same error.
     const part = await Promise.race([next, turn]).catch(() => turnIsOver);
     if (typeof part === "symbol") break;
     next = undefined;

@@ -37,7 +37,7 @@ export type Admission<Args extends unknown[]> =
   | { readonly kind: "unlocked"; readonly submission?: IdentifiedSubmission | undefined }
   /** The client has left, or the request was answered: neither run the handler nor answer. */
   | { readonly kind: "gone" }
-  /** Call `answer` instead of the handler: with a `code` it sends a refusal, else a replay. */
+  /** Call `answer`, not the handler: `answer` sends a refusal if `code` is set, else a replay. */
   | {
       readonly kind: "answer";
       readonly code?: ProblemCode | undefined;
@@ -47,7 +47,7 @@ export type Admission<Args extends unknown[]> =
 const unlocked = { kind: "unlocked" } as const;
 const gone = { kind: "gone" } as const;
 
-/** Captured for a cooldown without a submission: only the answer's status counts for it. */
+/** Captures only the status: without a submission, a cooldown needs nothing else of the answer. */
 const statusAlone: WantedAnswer = { storedHeaders: new Set(), maxBodyBytes: 0 };
 
 /**
@@ -74,7 +74,7 @@ export async function admit<Source, Args extends unknown[]>(
   }
 }
 
-/** Only a preflight skips the lock: any other `OPTIONS` may order, by a handler of `app.all`. */
+/** Only a preflight skips the lock: a handler of `app.all` may place orders on other `OPTIONS`. */
 function isPreflight(exchange: Exchange): boolean {
   const names = ["origin", "access-control-request-method"];
   return names.every((name) => exchange.header(name) !== undefined);
@@ -116,10 +116,10 @@ async function decide<Source, Args extends unknown[]>(
     ));
   if (found !== undefined && "reason" in found) return refuse(options, exchange, found, key);
   if (exchange.isAnswered) {
-    // The client knows another answer, such as that of a time-out, so the handler must not run.
+    // Other code, such as a time-out, has answered the client, so the handler must not run.
     warnOnce(
       "SUBMIT_LOCK_ANSWERED_BEFORE",
-      "a request was answered before the guard asked for its lock, so its handler did not run. Answer in the handler, and call no next() behind an answer",
+      "a request was answered before the guard asked for its lock, so its handler did not run. Answer in the handler, and do not call next() after an answer",
     );
   }
   if (isTooLate(exchange)) return gone;
@@ -174,12 +174,12 @@ async function decide<Source, Args extends unknown[]>(
       return refused({ reason: "mismatch", inFlight: attempt.inFlight });
     case "unavailable": {
       const { cause, isRepeat } = attempt;
-      // Give a wrong password or permission to the error handler, so that the shop can log it.
+      // Throw the error of a wrong password or permission: the shop's error handler can log it.
       if (isSubmitLockError(cause) && cause.code === "SUBMIT_LOCK_MISCONFIGURED") {
         return fail(options, exchange, cause, key, submission);
       }
-      // "proceed" runs no repeat that this process knows: its first run may have placed the order. A
-      // closed lock is no outage: Redis has the locks, and this order would run without one.
+      // "proceed" runs no repeat that this process knows: the first run may have placed the order.
+      // A closed lock is not an outage: Redis still has the locks, so no order may run without one.
       const isOutage = cause.code !== "SUBMIT_LOCK_CLOSED";
       if (options.onUnavailable === "proceed" && isOutage && isRepeat !== true) {
         return isTooLate(exchange) ? gone : { kind: "unlocked", submission };
@@ -193,7 +193,7 @@ async function decide<Source, Args extends unknown[]>(
 function warnOfReads(): void {
   warnOnce(
     "SUBMIT_LOCK_GUARDED_READ",
-    "a GET was refused with 409, because its user is locked. Mount the guard on the routes that place orders, and not on the whole application, or skip such requests",
+    "a GET was refused with 409, because its user's lock is held. Mount the guard on the routes that place orders, and not on the whole application, or skip such requests",
   );
 }
 
@@ -208,7 +208,7 @@ function fail(
   throw error;
 }
 
-/** @throws InvalidOptionError for a cooldown or `idempotency` that is the inner guard's own. */
+/** @throws InvalidOptionError if the inner guard has a cooldown or `idempotency` of its own. */
 function checkInnerGuard({ cooldownMs, idempotency }: HoldOptions, outer: RequestLease): void {
   const isLost = idempotency !== undefined && outer.options.idempotency !== idempotency;
   if (!isLost && (cooldownMs === 0 || outer.options.cooldownMs === cooldownMs)) return;
@@ -218,7 +218,7 @@ function checkInnerGuard({ cooldownMs, idempotency }: HoldOptions, outer: Reques
 }
 
 /**
- * Returns the answer that a repeat gets; `undefined` if it must be refused.
+ * Returns the answer that a repeat gets; `undefined` if the repeat must be refused.
  * @param isTold whether the repeat has waited for the answer, and so gets a 5xx as well.
  */
 function replayOf(
@@ -231,7 +231,7 @@ function replayOf(
   // Without its body, an answer must not announce the body's coding.
   if (stored.body === undefined) delete headers["content-encoding"];
   const answer = { ...stored, headers };
-  // A handler that calls `lease.complete` may have kept a status that a guard never keeps.
+  // A 1xx record has no answer to repeat. A handler that calls `lease.complete` may keep a 5xx.
   if (answer.status < 200 || (answer.status >= 500 && !isTold)) return undefined;
   const isShown = onReplay !== undefined || isReadable(answer, exchange.header("accept-encoding"));
   return isShown ? { reason: "replay", answer, ageMs } : undefined;

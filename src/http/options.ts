@@ -23,7 +23,7 @@ import type {
 } from "./public.ts";
 import { resolveStoredHeaders } from "./stored-answer.ts";
 
-/** The members of a `SubmitLock` that a guard calls: another copy of the package fits as well. */
+/** The members of a `SubmitLock` that a guard calls: a lock of another package copy fits, too. */
 type GuardLock = Pick<
   SubmitLock,
   "acquire" | "acquireOrWait" | "keyFor" | "keyPrefix" | "requireRecords"
@@ -48,8 +48,8 @@ export interface GuardOptions<Source, Args extends unknown[], Result = unknown> 
   readonly skip?: ((source: Source) => boolean | Promise<boolean>) | undefined;
   /**
    * Recognises a submission that is sent again, and repeats its answer instead of running it again.
-   * `{}`: by the `Idempotency-Key` header. Mount the body parser before the guard.
-   * @defaultValue none: a submission that is sent again after the first has ended is a new order
+   * `{}` uses the `Idempotency-Key` header. Mount the body parser before the guard.
+   * @defaultValue none: a submission that is sent again after its first run is a new order
    */
   readonly idempotency?: IdempotencyOptions<Source> | undefined;
   /**
@@ -62,8 +62,8 @@ export interface GuardOptions<Source, Args extends unknown[], Result = unknown> 
   /** Answers instead of every 409; the reason is in {@link Contended}. @defaultValue 409 */
   readonly onContended?: AnswerFunction<Args, Contended, Result> | undefined;
   /**
-   * Without Redis: "reject" answers 503, "proceed" runs without a lock. But a repeat of an order
-   * that this process runs, records or has waited for gets 503, as all do on a closed lock; and a
+   * Without Redis: "reject" answers 503, "proceed" runs without a lock. But 503 is the answer on a
+   * closed lock, and to a repeat of an order that this process runs, records or has waited for. A
    * `LockMisconfiguredError` goes to the error handler. @defaultValue "reject"
    */
   readonly onUnavailable?:
@@ -75,7 +75,7 @@ export interface GuardOptions<Source, Args extends unknown[], Result = unknown> 
   readonly onKeyMissing?: AnswerFunction<Args, KeyMissing, Result> | undefined;
   /** Answers if the submission's id was used before, with other content. @defaultValue 422 */
   readonly onMismatch?: AnswerFunction<Args, Mismatch, Result> | undefined;
-  /** Answers a repeat. @defaultValue the kept or told answer, with `Idempotent-Replayed: true` */
+  /** Answers a repeat. @defaultValue the first answer again, with `Idempotent-Replayed: true` */
   readonly onReplay?: AnswerFunction<Args, Replay, Result> | undefined;
 }
 

@@ -18,8 +18,8 @@ const names = {
 
 /**
  * Checks that a guard is called by its own framework, with a request. Returns true, or throws an
- * InvalidOptionError that names the fix. It is not a rejection, because Express 4 and routers
- * ignore rejections. Each guard calls this until one request has passed.
+ * InvalidOptionError that names the fix, and never rejects: Express 4 and routers ignore
+ * rejections. Each guard calls this function until one request has passed.
  */
 export function checkPlace(own: Own, ...args: readonly unknown[]): boolean {
   if (typeof args[0] === "function") {
@@ -49,7 +49,7 @@ export function checkPlace(own: Own, ...args: readonly unknown[]): boolean {
   return true;
 }
 
-/** Recognises a framework by what it passes to a handler; `undefined` if that is not certain. */
+/** Recognises a framework by the arguments that it passes to a handler; `undefined` if unsure. */
 function frameworkOf([first, second]: readonly unknown[]): keyof typeof names | undefined {
   if (hasMembers(first, ["req", "res", "request", "response"])) return "koa";
   if (hasMembers(first, ["req", "env", "var", "json"])) return "hono";

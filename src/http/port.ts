@@ -19,12 +19,12 @@ export interface Exchange {
   /** The response may still change although the work is done. */
   readonly mayStillChange: boolean;
   stop(): void;
-  /** Gets the promise of the lease's end, so that a platform does not freeze the process before. */
+  /** Gets the promise of the lease's end: until then a platform must not freeze the process. */
   leaseEnds?(ended: Promise<unknown>): void;
 }
 
 export interface Capture {
-  /** Returns the handler's answer, if any, without `body` if that is incomplete or too long. */
+  /** Returns the handler's answer, if any; without `body` if the body is incomplete or too long. */
   answer(): AnswerToStore | undefined;
   /** Returns the answer of the error handler, if the handler has failed. */
   othersAnswer?(): AnswerToStore | undefined;

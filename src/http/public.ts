@@ -14,12 +14,12 @@ export type {
 
 type NoId = undefined | null | "";
 
-/** How a guard recognises a submission that is sent again. Its callbacks get a `Source`. */
+/** How a guard recognises a submission that is sent again. The callbacks get a `Source`. */
 export interface IdempotencyOptions<Source> {
   /**
    * Use of the header `Idempotency-Key`. "optional": a request without any id has only the lock.
-   * "required": it gets 400. "ignored": only `submissionId` counts, and if that returns no id, the
-   * request gets 400. GET and HEAD never need an id. @defaultValue "optional"
+   * "required": a request without any id gets 400. "ignored": only `submissionId` counts, and if it
+   * returns no id, the request gets 400. GET and HEAD never need an id. @defaultValue "optional"
    */
   readonly key?: "optional" | "required" | "ignored" | undefined;
   /**
@@ -30,10 +30,10 @@ export interface IdempotencyOptions<Source> {
    */
   readonly submissionId?: ((source: Source) => string | NoId | Promise<string | NoId>) | undefined;
   /**
-   * Returns the content that must be equal on a retry: JSON, text, bytes, or a promise of them; else
-   * it is a `NoFingerprintError` (beside `submissionId`, `undefined` means that nothing is compared).
-   * `{ except: ["captcha"] }`: query, body and files, without these top-level members of the body.
-   * @defaultValue those three for a key, none for `submissionId`
+   * Returns the content that must be equal on a retry: JSON, text, bytes, or a promise of them. Any
+   * other value is a `NoFingerprintError`, but with a `submissionId`, `undefined` compares nothing.
+   * `{ except: ["captcha"] }`: query, body and files, without the listed top-level members of the
+   * body. @defaultValue query, body and files for a key, nothing for a `submissionId`
    */
   readonly fingerprint?:
     | ((source: Source) => unknown)
@@ -49,21 +49,21 @@ export interface IdempotencyOptions<Source> {
   /** Headers that are stored and replayed beside the package's own list. @defaultValue none */
   readonly replayHeaders?: readonly string[] | undefined;
   /**
-   * The longest body that is kept, in bytes: 0 to 1 048 576. Of a longer answer, status and headers
-   * are kept: a retry gets them if the status is 3xx, else `onReplay` or 409. @defaultValue 65 536
+   * The longest body that is kept, in bytes: 0 to 1 048 576. A longer answer is kept without its
+   * body: a retry gets `onReplay`'s answer, if set; else a 3xx again, or 409. @defaultValue 65 536
    */
   readonly maxBodyBytes?: number | undefined;
   /**
    * How long a repeat of a submission in flight waits, in ms: 0 to 30 000. The repeat gets the first
-   * request's answer, also one that is not kept. @defaultValue 5 000
+   * request's answer, even if that answer is not kept. @defaultValue 5 000
    */
   readonly waitMs?: number | undefined;
-  /** The URL of your page on retries: `type` and `Link` of `idempotency_…`. @defaultValue none */
+  /** Your page on retries: the URL in `type` and `Link` of `idempotency_…`. @defaultValue none */
   readonly docs?: string | undefined;
 }
 
 /**
- * Which answers are kept, and repeated to a retry; after any other one, a retry runs.
+ * Which answers are kept, and repeated to a retry. After any other answer, a retry runs.
  *
  * - `"success"`: 2xx and 3xx.
  * - `"final"`: 2xx, 3xx, and 4xx except 401, 403, 407, 408, 409, 421, 423, 425 and 429, which
@@ -87,14 +87,14 @@ export interface RequestSubmission {
   readonly fingerprint: string | undefined;
   /** Whether the client's `Idempotency-Key` header gave the id, or the option `submissionId`. */
   readonly source: "key" | "derived";
-  /** Call it to keep no answer of this request: the next retry runs, unless it was `placed`. */
+  /** Keeps no answer of this request: the next retry runs, unless `placed` was called. */
   doNotStore(): void;
   /**
-   * Call it after the order's commit, before the answer: from then on no retry runs, even if the
-   * handler throws, a 5xx is answered, the client leaves, or nothing is written. An answer that can
-   * be kept is repeated, any other is 409 `idempotency_answer_unavailable`. The record is written
-   * when the request is over or its lease is lost: if the process dies before, or the request has
-   * no lock (`onUnavailable: "proceed"`), a retry runs.
+   * Call this after the order's commit and before the answer. From then on no retry runs, even if
+   * the handler throws, a 5xx is answered, the client leaves, or no answer is sent. An answer
+   * that can be kept is repeated; otherwise a retry gets 409 `idempotency_answer_unavailable`. The
+   * record is written when the request is over or its lease is lost: if the process dies before, or
+   * the request has no lock (`onUnavailable: "proceed"`), a retry runs.
    */
   placed(): void;
 }

@@ -19,7 +19,7 @@ export type HoldOptions = Pick<
 /**
  * The lease of one request. It ends once, when the handler's work is done and the response has
  * ended or its client has left. Where nothing shows the end of the work, the lease ends with the
- * response, or after `unseen` with `maxHoldMs`: a client that leaves does not stop the handler.
+ * response; after `unseen`, it lasts `maxHoldMs`: a client that leaves does not stop the handler.
  */
 export class RequestLease {
   readonly exchange: Exchange;
@@ -32,7 +32,7 @@ export class RequestLease {
   #running = 0;
   #isFinished = false;
   #isUnseen = false;
-  /** The loss of the lease was published as a refusal. `failed` may get its error twice. */
+  /** The lease's loss was published as a refusal. `failed` may get the error of the loss twice. */
   #hasRefused = false;
   #onAbandoned: ((held: RequestLease) => void) | undefined;
 
@@ -48,7 +48,7 @@ export class RequestLease {
     this.submission = submission;
     if (submission !== undefined) {
       const store = options.idempotency?.store;
-      // The response, or the lease, may end outside of the request's context.
+      // Run `store` in the request's async context: the response or lease may end outside of it.
       this.#store = typeof store === "function" ? AsyncResource.bind(store) : store;
       IdentifiedSubmission.acquired(submission, lease);
       UserLease.onLost(lease, () => this.#recordNow());
@@ -79,8 +79,8 @@ export class RequestLease {
   }
 
   /**
-   * Returns the `LockLostError` that an error, such as an `AbortError`, has as a cause, because
-   * error handlers make a 503 of a `LockLostError` alone. Returns any other error as it is.
+   * Returns the `LockLostError` that has caused an error, such as an `AbortError`: error handlers
+   * answer 503 only for a `LockLostError`. Returns any other error as it is.
    */
   errorOf(error: unknown): unknown {
     if (!(error instanceof Error)) return error;
@@ -142,7 +142,7 @@ export class RequestLease {
 
   /**
    * @param outerWorkMs how long the user's next order must wait, because outer middleware may still
-   * save a session. A cooldown keeps it waiting; a store without cooldowns ends the lease later.
+   * save a session. The lease leaves a cooldown, or ends later if the store has no cooldowns.
    */
   end(outerWorkMs = 0): void {
     this.#isHeld = false;
@@ -165,7 +165,7 @@ export class RequestLease {
     }
   }
 
-  /** Rule 15: once the lease is lost, a retry could run: records an answer to keep, even a part. */
+  /** Rule 15: once the lease is lost, records an answer to keep, even a part: no retry must run. */
   #recordNow(): void {
     const { lease, submission } = this;
     if (!this.#isHeld || submission === undefined || lease.remainingMs() > 0) return;
@@ -188,10 +188,10 @@ export class RequestLease {
     try {
       return this.#store !== undefined && isStored(this.#store, answer);
     } catch (error) {
-      // The response is over, so only a warning is possible.
+      // The response is over, or the lease was lost: only a warning is possible.
       warnOnce(
         "SUBMIT_LOCK_STORE_FAILED",
-        `idempotency.store failed, so this answer is not kept, and a retry runs: ${textOfThrown(error)}`,
+        `idempotency.store failed, so this answer is not kept, and a retry runs unless placed() was called: ${textOfThrown(error)}`,
       );
       return false;
     }

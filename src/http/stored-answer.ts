@@ -6,7 +6,7 @@ import type { StorePolicy } from "./public.ts";
 
 const passing = new Set([401, 403, 407, 408, 409, 421, 423, 425, 429]);
 
-/** @throws InvalidOptionError if the policy's function returns no boolean, and its own errors. */
+/** @throws errors of the policy's function, and InvalidOptionError if it returns no boolean. */
 export function isStored(policy: StorePolicy, answer: AnswerToStore): boolean {
   const { body, headers = {}, status } = answer;
   // 1xx is not an answer, and 5xx is never kept.
@@ -42,7 +42,7 @@ export function isRedirect(status: number): boolean {
 /** Whether the kept answer can be repeated: complete, and in a coding that the client accepts. */
 export function isReadable(answer: StoredAnswer, accept: string | undefined): boolean {
   const { body, headers, status } = answer;
-  // Without a body, a `Location` is the whole answer, and a router may set it behind the guard.
+  // A redirect without body and `Location` is not whole: a router may add the `Location` later.
   if (isRedirect(status) && !body?.length && headers["location"] === undefined) return false;
   if (body !== undefined) return isCodingAccepted(headers["content-encoding"] ?? "", accept ?? "");
   // A redirect needs only its headers. A success is not whole without its body.
@@ -50,8 +50,8 @@ export function isReadable(answer: StoredAnswer, accept: string | undefined): bo
 }
 
 /**
- * Whether a client accepts a coding (RFC 9110, section 12.5.3). Without `Accept-Encoding` it
- * accepts none: by the RFC it accepts every coding, but most such clients cannot decode any.
+ * Whether a client accepts a coding (RFC 9110, section 12.5.3). Without `Accept-Encoding`, the RFC
+ * says that all are accepted; here none is, because most such clients cannot decode any.
  */
 function isCodingAccepted(coding: AnswerHeaders[string], accept: AnswerHeaders[string]): boolean {
   const accepted = new Map<string, boolean>();
@@ -74,7 +74,7 @@ function listOf(value: unknown): string[] {
   return `${value}`.split(",").flatMap((each) => each.trim() || []);
 }
 
-/** Always stored: headers of the answer itself. Middleware sets those of CORS at each replay. */
+/** Always stored: headers of the answer itself. Middleware sets CORS headers at each replay. */
 const always = [
   ...["content-type", "content-encoding", "content-language", "content-disposition"],
   ...["content-location", "content-range", "link", "location"],
@@ -143,7 +143,7 @@ export function bodyToRepeat(body: Uint8Array, type: string): unknown {
   }
 }
 
-/** Headers by lower-case name and without a prototype, except from {@link headersToRepeat}. */
+/** Headers by lower-case name, without a prototype; {@link headersToRepeat} keeps neither rule. */
 export type Picked = Record<string, string | string[]>;
 
 /** Returns the headers named in `stored`. @param isLastOnly keeps a repeated name's last value. */
@@ -163,7 +163,7 @@ export function listedHeaders(
   return picked;
 }
 
-/** Removes unchanged headers of outer middleware, set anew at a replay, except for `content-…`. */
+/** Removes outer middleware's unchanged headers, except `content-…`: a replay gets them anew. */
 export function withoutOuter(headers: Picked, outer: Picked): Picked {
   for (const name in outer) {
     if (!name.startsWith("content-") && `${headers[name]}` === `${outer[name]}`)

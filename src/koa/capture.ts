@@ -34,8 +34,8 @@ export class ContextCapture implements Capture {
   /** Set if the response ended before the handler: the body then, and a status that is set later. */
   #late: { readonly body: unknown; status?: number } | undefined;
   /**
-   * The body when everything downstream had settled, if it was a web stream: `answer` looks whether
-   * it has failed.
+   * The web stream that was the body when everything downstream had settled. `answer` looks whether
+   * this stream has failed.
    */
   #web: ReadableStream | null | undefined;
 
@@ -87,7 +87,7 @@ export class ContextCapture implements Capture {
       this.#payload = payload;
       this.#response.settle(payload);
     } catch {
-      // The body cannot be read, such as a circle: Koa cannot send it either, and answers 500.
+      // JSON cannot show the body, such as a circle. Koa cannot send it either, and answers 500.
       if (isSent) return;
       this.#response.failed();
       this.isDone = status < 400;
@@ -108,7 +108,7 @@ export class ContextCapture implements Capture {
     const payload = this.#payload;
     if (payload === undefined) return this.#response.answer();
     const head = this.#response.head ?? payload;
-    // If inner middleware has encoded the body on `res` itself, `payload.body` was not sent so.
+    // If inner middleware has encoded the body on `res` itself, the client got other bytes.
     const isSame =
       `${head.headers["content-encoding"]}` === `${payload.headers["content-encoding"]}`;
     return { ...head, body: isSame ? payload.body : undefined };
@@ -145,7 +145,7 @@ export class ContextCapture implements Capture {
   }
 }
 
-/** Repeats an answer, with the body in its old form, so that outer middleware treats it alike. */
+/** Repeats an answer, with the kind of body that the handler set: outer middleware may need it. */
 export function repeat(ctx: AnyContext, { body, headers, status }: StoredAnswer): void {
   // The status is set before and after the body, whose assignment may replace it.
   ctx.status = status;
@@ -178,7 +178,7 @@ interface Watched {
   };
 }
 
-/** The property `body` of a watched response. All share it, and so keep one hidden class. */
+/** The property `body` of all watched responses: shared, so that they keep one hidden class. */
 const watchedBody: PropertyDescriptor & ThisType<Required<Watched>> = {
   configurable: true,
   get() {
@@ -194,7 +194,7 @@ const watchedBody: PropertyDescriptor & ThisType<Required<Watched>> = {
   },
 };
 
-/** Every stream that was a response's `body`: one that was replaced may still write the order. */
+/** All streams that were a response's `body`: even a replaced stream may still write the order. */
 export class BodyStreams {
   readonly #response: Watched;
   readonly #streams = new Set<NodeStream>();

@@ -26,8 +26,8 @@ export interface SubmitGuardOptions<Ctx extends AnyContext = Context>
  * `ctx.state.submitLease`, unless the request runs unlocked: a preflight, `skip`, "proceed". It is
  * held until everything downstream has settled and the response is over.
  *
- * The guard cannot see the end of work behind a web `ReadableStream` or a `Response`: if the client
- * leaves, the lock is kept for `maxHoldMs`; behind `ctx.respond = false`, until the response ends.
+ * The guard cannot see when a web `ReadableStream` or a `Response` is done: if the client leaves,
+ * the lock is kept for `maxHoldMs`. After `ctx.respond = false` it is kept until the response ends.
  *
  * @example
  * ```ts
@@ -54,7 +54,7 @@ export function submitGuard<Ctx extends AnyContext = Context>(
     replay: (ctx: AnyContext, { answer }) => {
       repeat(ctx, answer);
       const headers = headersToRepeat(answer.headers, ctx.res.getHeader("vary"));
-      // Koa reads the type as a text, and fails for the list of a handler that has set it twice.
+      // If a handler has set the type twice, the type is a list: join it, because Koa reads a text.
       const { "content-type": type } = headers;
       ctx.set(Array.isArray(type) ? { ...headers, "content-type": type.join(", ") } : headers);
     },
@@ -101,7 +101,7 @@ export function submitGuard<Ctx extends AnyContext = Context>(
   };
 }
 
-/** Adds the code to an error's `headers`: Koa sends only those with an error, as of `ctx.throw`. */
+/** Adds the code to an error's `headers`: for an error, as by `ctx.throw`, Koa sends only these. */
 function withCode(error: unknown, code: string | undefined): unknown {
   if (code === undefined || !(error instanceof Error) || !Object.isExtensible(error)) return error;
   const { headers } = error as { headers?: object };
@@ -122,12 +122,12 @@ function detach(
   capture?: ContextCapture,
 ) {
   bodies.whenEnded(isDisconnected(ctx.req, ctx.res), ({ hasErrored, hasFailed }) => {
-    // After its client has left, a stream may be torn down with an error that is not its own.
+    // After the client has left, a stream may be torn down with an error that it did not cause.
     if ((hasErrored || hasFailed) && !isDisconnected(ctx.req, ctx.res)) capture?.bodyFailed();
     if (hasFailed) (held.exchange as NodeExchange).close();
     held.detached(() => {
       if (ctx.respond === false) return;
-      // On HTTP/2 the response ends with its client, and the work of a web stream may go on.
+      // On HTTP/2 the response ends when its client leaves, but a web stream's work may go on.
       if (bodies.isUnseen) held.unseen();
       // All streams have ended, and Koa never ends the response to a client that has left.
       else held.end(outerWorkMs);

@@ -21,7 +21,7 @@ export function isNodeStream(body: unknown): body is NodeStream {
   return typeof (body as Partial<NodeStream> | null | undefined)?.pipe === "function";
 }
 
-/** Returns the web stream of a body. Node.js shows an error of it, but not the end of its work. */
+/** Returns the web stream of a body. Node.js shows its error, but not the end of its work. */
 export function webStreamOf(body: unknown): ReadableStream | null | undefined {
   if (body instanceof Response) return body.body;
   return body instanceof ReadableStream ? body : undefined;
@@ -33,14 +33,14 @@ export interface Head {
 }
 
 /**
- * Captures the answer from the handler's calls of the response's methods, not from the socket: the
- * answer is kept even if its client has left, and before outer middleware compresses it.
+ * Captures the answer from the handler's calls of the response's methods, not from the socket: so
+ * the client may have left, and outer middleware has not compressed the answer yet.
  *
- * Hooks on `writeHead`, as on-headers makes them, run late: Node calls `writeHead` from within `end`,
- * `write` and `flushHeaders`. Hooks of inner middleware then run before the captured `writeHead`,
- * hooks of outer middleware after it, and an outer `end` may set headers before both. So the head is
- * read at the handler's first call. Afterwards it gets only the changes of the inner hooks: those
- * made between the call of `writeHead` and that of the captured method.
+ * Hooks on `writeHead`, such as those of on-headers, run late: Node calls `writeHead` from within
+ * `end`, `write` and `flushHeaders`. Then inner middleware's hooks run before the captured
+ * `writeHead`, and outer middleware's hooks after it. An outer `end` may set headers before all of
+ * them. So the head is read at the handler's first call. Later the head gets only the inner hooks'
+ * changes: those made from the call of `writeHead` to the call of the captured `writeHead`.
  */
 export class ResponseCapture implements Capture {
   protected readonly res: ServerResponse;
@@ -98,7 +98,7 @@ export class ResponseCapture implements Capture {
     return this.#hasEnded || this.#length > 0;
   }
 
-  /** Forgets what was captured and ignores later calls: from now on others write the response. */
+  /** Forgets the captured answer, and ignores later calls: from now on other code writes it. */
   discard(): void {
     this.#isDiscarded = true;
     this.#forget();
@@ -134,7 +134,7 @@ export class ResponseCapture implements Capture {
   }
 
   #captured(): AnswerToStore | undefined {
-    // A handler can send the head past the captured methods, by the stream of HTTP/2.
+    // A handler can send the head by HTTP/2's stream, without the captured methods.
     if (this.res.headersSent) this.#readHead([this.res.statusCode]);
     if (this.#head === undefined) return undefined;
     // Node sends no body with a 204: the answer is complete with its head.
@@ -156,7 +156,7 @@ export class ResponseCapture implements Capture {
       if ("stream" in res && Number(args[0]) >= 200) this.#isOnWire = true;
     } else this.#sees(name, ...args);
     if (this.#isPassingOn || this.#isIgnoring) return Reflect.apply(original, res, args);
-    // On HTTP/1 the connection is gone some turns before the handler can see it.
+    // `hasLeft` is true on HTTP/1 some turns before the handler can see that its client has left.
     if (name === "write" && (res.destroyed || ("stream" in res && hasLeft(res)))) this.#writtenOn++;
     const isEnd = name === "end" && !this.#hasEnded;
     if (isEnd) {
@@ -186,7 +186,7 @@ export class ResponseCapture implements Capture {
     return withoutOuter(pickHeaders(this.#wanted.storedHeaders, this.res, given), this.#outer);
   }
 
-  /** Keeps the head at the first call that sends any of the answer, before it is sent. */
+  /** Keeps the head just before the first call that sends any part of the answer. */
   #readHead(args: readonly unknown[]): void {
     // A status of 1xx announces an answer, and is not one.
     if (this.#head !== undefined || this.#isIgnoring || Number(args[0]) < 200) return;
@@ -218,8 +218,8 @@ export class ResponseCapture implements Capture {
     this.#isOnWire = true;
     if (this.#isPassingOn || !this.#chunks) return;
     if (this.#hasEnded) {
-      // A `write` after `end`, which outer middleware holds back: it may send this chunk or not, so
-      // the body is not known. On HTTP/2, the call may be one of Node's own `end`.
+      // A `write` after an `end` that outer middleware holds back: the chunk may be sent or not, so
+      // the body is not known. On HTTP/2, Node's own `end` may have called `write`.
       if (name === "write" && !this.res.writableEnded && !("stream" in this.res)) {
         this.#chunks = undefined;
       }
@@ -236,10 +236,10 @@ export class ResponseCapture implements Capture {
   }
 
   /**
-   * Whether an end to a client that has left is that of the whole answer, and not of a handler that
-   * stops when it sees that. All of the body comes with the end, or has the length that was declared,
-   * or is written on and on. Without a body, a head is whole that has no type, and is
-   * of a redirect or has a `Location`.
+   * Whether `end` was called for the whole answer, not because the handler saw its client leave.
+   * A body is whole if it has the declared length. If no length was declared, it is whole if `end`
+   * got all of it, or the handler wrote on after the client had left. An answer without a body is
+   * whole if its head has no type, and has a 3xx or a `Location`.
    */
   #isWhole(last: unknown): boolean {
     const declared = this.#declaredLength();
@@ -308,7 +308,7 @@ export function pickHeaders(
   given?: GivenHeaders,
 ): Picked {
   const picked: Picked = Object.create(null);
-  // `getHeaders` would copy all of them. These names are in lower case.
+  // `getHeaders` would copy all headers. `getHeaderNames` returns names in lower case.
   for (const name of res.getHeaderNames()) {
     const text = stored.has(name) ? textOf(res.getHeader(name)) : undefined;
     if (text !== undefined) picked[name] = text;

@@ -15,10 +15,10 @@ const pollEveryMs = 1_000;
 const pollTimers = new TimerWheel<NodeExchange>(100, false);
 
 /**
- * A request and a response of Node.js. Watches when the response is over: `isAnswered` when
- * code has ended it, `clientLeft` when its connection or stream has closed without that.
+ * A request and a response of Node.js. Watches when the response is over: `isAnswered` when code
+ * has ended it, `clientLeft` when its connection or stream has closed before the end.
  *
- * No single event shows that (Node 20, 22 and 24, HTTP/1 unless said otherwise):
+ * No single event shows this (Node 20, 22 and 24, HTTP/1 unless said otherwise):
  *
  * | event                  | after a normal end      | after the client has left                  |
  * | ---------------------- | ----------------------- | ------------------------------------------ |
@@ -34,9 +34,9 @@ const pollTimers = new TimerWheel<NodeExchange>(100, false);
  *
  * So `writableEnded` is read at each event of the response, and the call of `res.end` itself is
  * watched where `prefinish` may be missing. Where a response has an HTTP/1 connection to itself,
- * `prefinish` is enough except for a connection that was ended and is not closed yet, for which the
- * response is polled. An HTTP/2 stream is polled because a stream that is reset without an error code
- * while bytes are unwritten has no `close` until it is destroyed.
+ * `prefinish` is enough, except while an ended connection is not closed yet: so the response is
+ * polled. An HTTP/2 stream is polled, too: if it is reset without an error code while bytes are
+ * unwritten, it emits no `close` until it is destroyed.
  */
 export class NodeExchange extends Timer implements Exchange {
   readonly request: IncomingMessage;
@@ -61,7 +61,7 @@ export class NodeExchange extends Timer implements Exchange {
     this.#isAnswered = res.writableEnded;
     this.clientLeft = isDisconnected(req, res);
     this.#stream = res.stream;
-    // Undefined for a response that is queued behind a pipelined one, or of a serverless platform.
+    // Undefined on HTTP/2, on serverless platforms, and for a response behind a pipelined one.
     const socket =
       req.httpVersionMajor < 2 && res.socket instanceof Socket ? res.socket : undefined;
     this.#connection = Object.hasOwn(res, "end") ? undefined : socket;
@@ -100,13 +100,13 @@ export class NodeExchange extends Timer implements Exchange {
     res.on("prefinish", update);
     res.on("close", update);
     this.#setPollTimer();
-    // A response that has its HTTP/1 connection alone needs these two. Replacing `end` as well is
-    // slow: Express gives each response a prototype, and so a hidden class, of its own.
+    // A response with an HTTP/1 connection to itself needs only `prefinish` and `close`. To replace
+    // `end` is slow: Express gives each response a prototype, and so a hidden class, of its own.
     if (this.#connection === undefined) {
-      // On HTTP/1 it shows the end, also where a serverless adapter emits it before `writableEnded`.
+      // On HTTP/1 `finish` shows the end: serverless adapters may emit it before `writableEnded`.
       res.on("finish", req.httpVersionMajor < 2 ? () => this.#end() : update);
       const watch = this;
-      // An outer middleware has replaced `end`, and may end the response later than it is called.
+      // Outer middleware has replaced `end`, and may end the response some time after the call.
       const mayDefer = Object.hasOwn(res, "end");
       const { end } = res;
       res.end = function watchedEnd(this: ServerResponse, ...args: never[]) {
@@ -145,7 +145,7 @@ export class NodeExchange extends Timer implements Exchange {
     if (this.clientLeft) setTimeout(() => this.#end(), heldBackMs).unref();
   }
 
-  /** The handler has answered by HTTP/2's stream itself, past the response. */
+  /** The handler has answered by HTTP/2's stream, without the response's methods. */
   #isStreamEnded(): boolean {
     const stream = this.#stream;
     return stream?.writableEnded === true && !stream.aborted && this.#res.headersSent;
@@ -166,7 +166,7 @@ export class NodeExchange extends Timer implements Exchange {
 
   override onDue(): void {
     this.#setPollTimer();
-    // Destroy a closed stream, which does not emit `close` before. The handler had until this poll
+    // Destroy a closed stream: until then it does not emit `close`. The handler had until this poll
     // to read the request.
     if (this.#stream?.closed) this.#stream.destroy();
     if (this.#res.writableEnded) this.#end();
@@ -215,9 +215,9 @@ export function isDisconnected(
 }
 
 /**
- * Reads the session anew before a replay, as express-session and @fastify/session can. A repeat that
- * waited has read its session before the first order ended, and they may save that one behind the
- * answer: the cart would be full again, and the customer's next click would order it.
+ * Reads the session anew before a replay, as express-session and @fastify/session can. A repeat
+ * that waited has read its session before the first order ended. If the old session were saved
+ * after the answer, the cart would be full again, and the customer's next click would order again.
  */
 export async function reloadSession(session: unknown): Promise<void> {
   const { reload } = Object(session);

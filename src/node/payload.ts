@@ -14,7 +14,7 @@ export interface RequestContent {
   readonly url: string;
   /** The body as a parser has left it; `undefined` if none has. */
   readonly body: unknown;
-  /** Whether a parser has set `body`: on Express and Koa also to `undefined`, for a type it leaves. */
+  /** Whether a parser set `body`, on Express and Koa even to `undefined` for an unknown type. */
   readonly hasParser: boolean;
   /** The values of all properties in which parsers leave files; `undefined` where none are. */
   readonly files: readonly unknown[];
@@ -41,7 +41,7 @@ export function contentAdapter<Source>(
 async function payloadOf(content: RequestContent, except?: readonly string[]): Promise<unknown> {
   const { body, files, req, url } = content;
   const sent = sentFiles(files);
-  // Without the body, all payloads of a client would have the same fingerprint.
+  // Refuse an unparsed body: any two unparsed bodies would have the same fingerprint.
   const what = "compare this request with earlier ones";
   if (sent === undefined) {
     await checkParsed({ ...content, files: [] }, what, "set idempotency.fingerprint");
@@ -59,14 +59,14 @@ async function checkParsed(
   what = "find the id of this submission",
   remedy = "send an Idempotency-Key",
 ): Promise<void> {
-  // A function is not a file: @fastify/multipart sets some, which read the files later.
+  // A function is not a file: @fastify/multipart sets functions that read the files later.
   const hasFiles = files.some((each) => each !== undefined && typeof each !== "function");
   if (hasFiles || !bodyIsUnparsed(req, body)) return;
   // An announced body may turn out to be empty.
   await nextTurn();
   if (!bodyIsUnparsed(req, body)) return;
   const isOfClient = hasParser || !usualTypes.test(req.headers["content-type"] ?? "");
-  const reason = isOfClient ? "no body parser took its content type" : "its body was not parsed";
+  const reason = isOfClient ? "no body parser took the content type" : "the body was not parsed";
   throw new NoFingerprintError(
     `cannot ${what}: ${reason}. Mount the body parser before the guard, or ${remedy}`,
     { status: isOfClient ? 415 : 500 },
@@ -76,13 +76,13 @@ async function checkParsed(
 /**
  * A body is announced by a `Content-Length` above 0 or any `Transfer-Encoding` (RFC 9112, section
  * 6.3), on HTTP/2 also by headers that did not end the stream (RFC 9113, section 8.1). Node.js
- * reads the end of an empty one a turn later: until then, such a body counts as announced.
+ * reads the end of an empty body a turn later: until then, that body counts as announced.
  */
 export function bodyWasAnnounced(req: IncomingMessage | Http2ServerRequest): boolean {
   const length = req.headers["content-length"];
   if (length !== undefined) return Number(length) > 0;
   if (req.headers["transfer-encoding"] !== undefined) {
-    // Its end may have arrived without a byte.
+    // The body may have ended without a byte.
     return !req.complete || req.readableLength > 0 || req.readableDidRead;
   }
   if (!("stream" in req)) return false;
@@ -140,7 +140,7 @@ export function sentFiles(places: readonly unknown[]): Record<string, string[][]
   }
   const all = Object.values(files);
   for (const each of all) {
-    // Sort them: Formidable lists the files of a field in the order of their writes to disk.
+    // Sort hashed files: Formidable lists a field's files in the order of their writes to disk.
     if (each.some(([how]) => how === "hash")) each.sort((a, b) => (`${a}` < `${b}` ? -1 : 1));
   }
   return all.length > 0 ? files : undefined;

@@ -48,7 +48,7 @@ const others: readonly (readonly [members: readonly string[], what: string])[] =
   ],
   [
     ["sendCommand", "withTypeMapping"],
-    "node-redis 5, 6.0 or 6.1. After a lost connection, version 5 may give a command the reply to another command: npm install redis@6",
+    "node-redis 5, 6.0 or 6.1. After a lost connection, version 5 may give a command the reply of another: npm install redis@6",
   ],
   [
     ["sendCommand", "duplicate"],
