@@ -111,7 +111,7 @@ export class Acquiring extends Timer {
         this.#end({ outcome: "contended", expiresInMs, sameSubmission, isCooldown });
         break;
       }
-      // Rule 16: a record counts even if a request in flight took the key, which rule 5 retires.
+      // Rule 16: a record counts even if a request in flight took the key. Rule 5 deletes that key.
       case "completed": {
         const { answer, ageMs } = completedOf(reply, request.command, this.#runtime.seal);
         this.#end({ outcome: "completed", answer, ageMs });
@@ -136,11 +136,11 @@ export class Acquiring extends Timer {
     if (reply.kind !== "outOfWindow" && !isFinal) this.#lastFailure = reply;
     let atOnce = false;
     if (reply.kind === "outOfWindow") {
-      // Send again at once: from this answer the store knows the clock, and sets a right deadline.
+      // Send again at once: this answer has the server's time, so the next deadline is right.
       atOnce = !this.#wasOutOfWindow;
       this.#wasOutOfWindow = true;
     } else if (reply.kind === "unknown") {
-      // Rule 4: the first loss is confirmed at once.
+      // Rule 4: confirm at once after the first lost reply.
       atOnce = !this.#lostAReply;
       this.#lostAReply = true;
     }
@@ -185,7 +185,7 @@ export class Acquiring extends Timer {
       });
     }
     if (attempt.outcome !== "acquired") {
-      // Rule 5: retire the attempt's requests: one holds the key, or may still take it.
+      // Rule 5: retire the requests, because one of them holds the key or may still take it.
       if (isHeld || !this.#command.inFlight.isEmpty) {
         new Releasing(this.#runtime, this.#command).begin();
       }

@@ -25,9 +25,9 @@ export interface AcquireMessage extends OfKey {
 
 /**
  * The outcome of a release. `released`: the key held the lease, and is free or in its cooldown now.
- * `gone`, `foreign`: the key no longer held the lease, and was free or held another value, such as
- * a later lease. `freed`: a person had taken the lock away. `unconfirmed`: Redis has not answered in
- * `acquireTimeoutMs` or denies it; the release goes on, and at worst the key runs out within its TTL.
+ * `gone`: the key was free before the release. `foreign`: the key held another value, such as a
+ * later lease. `freed`: a person had taken the lock away. `unconfirmed`: Redis has not answered in
+ * `acquireTimeoutMs` or denies the release, which goes on; at worst the key expires by its TTL.
  * After `complete`, a release is `released` for `recorded`, `unconfirmed` for `unconfirmed`, else
  * `gone`.
  */
@@ -45,12 +45,12 @@ export interface ReleaseMessage extends OfKey {
 }
 
 /**
- * The outcome of a complete. `recorded`: the answer is kept, as a rule with the lock released.
+ * The outcome of a complete. `recorded`: the answer is kept, and as a rule the lock is released.
  * `late`: the answer is kept, but the key no longer held the lease. `duplicate`: another run of the
  * submission had recorded its answer, so the submission ran twice. `expired`: Redis got the
  * complete later than `retainMs` after its call; nothing is kept. `unconfirmed`: nothing is known
  * to be kept, because Redis has not answered within 2 × `acquireTimeoutMs` + `ttlMs` of the call
- * (it is sent on until `maxHoldMs`, if that is longer), a foreign value is under the record's key,
+ * (the complete is sent until `maxHoldMs`, if later), a foreign value is under the record's key,
  * the lock was closed, or `release` was called before.
  */
 export type CompleteOutcome = "recorded" | "late" | "duplicate" | "expired" | "unconfirmed";
@@ -70,7 +70,7 @@ export interface CompleteMessage extends OfKey {
   readonly heldMs: number;
   /** The length of the record, in characters; in bytes if it is sealed, or its body is bytes. */
   readonly length: number;
-  /** No body or value is kept: the lock's unanswered records would have passed 8 Mi characters. */
+  /** No body or value is kept, because unanswered records would then have over 8 Mi characters. */
   readonly bodyDropped: boolean;
   /** The reason of an `unconfirmed` outcome. */
   readonly cause: Error | undefined;
@@ -137,8 +137,8 @@ export interface StoreMessage {
 
 /**
  * Published on `submit-lock:refusal` when a guard refuses a request whose client waits, also where
- * the application's error handler answers. No message is about a request that gets a kept or told
- * answer; about one that runs, only if it fails because its lease is lost (`submit_lock_lost`).
+ * the application's error handler answers. A request with a kept or told answer has no message.
+ * A request that runs has one only if it fails because its lease is lost (`submit_lock_lost`).
  */
 export interface RefusalMessage {
   /** The value of the header `Submit-Lock-Code`. */

@@ -16,8 +16,8 @@ import type { CompleteReply, CompleteRequest, NoAnswer, RecordBytes } from "./st
 export type OnCompleted = OnReport<CompleteOutcome>;
 
 /**
- * The most characters of all records that Redis has not answered. Above that, a record is kept
- * without its body: a retry does not run, and a guard refuses it unless the answer is a redirect.
+ * The most characters that a lock's unanswered records may have in all. Above that, a body is not
+ * kept: a retry does not run, and a guard refuses the retry unless the answer is a redirect.
  */
 const maxPendingLength = 8 * 1024 * 1024;
 
@@ -95,7 +95,7 @@ export class Completing extends UntilAnswered<CompleteRequest, CompleteReply, Co
     if (kind === "unrecordable") {
       this.lastFailure = { kind: "rejected", cause: ownError(notARecord), misconfigured: false };
     }
-    // Rule 16: a copy that is sent in two steps finds no lock where an earlier one has released it.
+    // Rule 16: a copy that is sent in two steps finds no lock if another copy has released it.
     const outcome = kind === "late" && this.hasLetGo ? "recorded" : kind;
     this.end(outcome === "unrecordable" ? "unconfirmed" : outcome);
     // Rule 17: retire requests in flight only now, when the record is written or never will be.
@@ -108,7 +108,7 @@ export class Completing extends UntilAnswered<CompleteRequest, CompleteReply, Co
       "unconfirmed",
       (cause) =>
         new LockClosedError(
-          "close() has waited long enough for an unanswered complete, so its answer may not be kept. Give close() a longer timeoutMs",
+          "close() stopped waiting for a complete that Redis has not answered, so the submission's answer may not be kept. Give close() a longer timeoutMs",
           { cause },
         ),
     );

@@ -19,8 +19,8 @@ import {
 import type { LockTimes, OwnedReply } from "./store.ts";
 
 /**
- * Rule 7: the clock of one attempt and its lease, in ms. It follows the monotonic or the wall
- * clock, the one that is ahead: while a machine sleeps, only its wall clock advances, as Redis' does.
+ * Rule 7: the clock of one attempt and its lease, in ms: the larger of the monotonic and the wall
+ * clock. While a machine sleeps, its monotonic clock stands still, and Redis' clock goes on.
  */
 export class LeaseClock {
   readonly startedAt: number = performance.now();
@@ -38,7 +38,7 @@ class Validity {
   readonly #times: LockTimes;
   /** Before this time the key cannot have run out. */
   validUntil = 0;
-  /** When the first extend since the last one that succeeded was sent. */
+  /** When the first extend after the last success was sent; `undefined` if none was. */
   silentSince: number | undefined;
   /** When the next extend is due; ∞ if none is needed for the rest of `maxHoldMs`. */
   extendAt = 0;
@@ -52,7 +52,7 @@ class Validity {
     this.renewed(startedAt);
   }
 
-  /** Called for the acquire, and each extend that succeeded, in any order. @param sentAt its send. */
+  /** Called for the acquire and each successful extend, in any order. @param sentAt send time. */
   renewed(sentAt: number): void {
     const { maxHoldMs, ttlMs } = this.#times;
     this.silentSince = undefined;
@@ -95,7 +95,7 @@ export class HeldLease extends Timer {
   /** At the grant, a request of the acquire was still in flight: it may take the key once more. */
   readonly #mayBeRetaken: boolean;
   readonly #storeOffsetMs: number;
-  /** How far the lease's clock was ahead of the monotonic one when the last renewal was sent. */
+  /** How far the lease's clock was ahead of the monotonic clock at the last successful extend. */
   #aheadMs = 0;
   #lost: LockLostError | undefined;
   #isReleased = false;
@@ -106,14 +106,14 @@ export class HeldLease extends Timer {
   /** The context of the code that first asked for the signal: its listeners must run there. */
   #signalContext: AsyncResource | undefined;
   #hasOutlived = false;
-  /** Called once, when the lease is lost: it may call `release` or `complete`. */
+  /** Called once, when the lease is lost. This function may call `release` or `complete`. */
   onLost: (() => void) | undefined;
   /** Rule 19: the one retire of a lost lease, begun by the lease itself or by `release`. */
   #retired: Promise<Parameters<OnReleased>> | undefined;
 
   /**
-   * @param storeOffsetMs the store's time when it granted the lock, less the lease clock's when the
-   * answer was read. A late answer makes a cooldown end earlier, never later.
+   * @param storeOffsetMs the store's time at the grant, minus the time of the lease's clock when
+   * the answer was read. A late answer makes a cooldown end earlier, never later.
    */
   constructor(
     runtime: LockRuntime,
@@ -182,7 +182,7 @@ export class HeldLease extends Timer {
     // Rule 19: only a lease that is not lost leaves a cooldown, whose end is equal in each copy.
     const { clock, validity } = this;
     const isValid = () => clock.now() < validity.validUntil;
-    // No cooldown after `validUntil`: if the wall clock was set forward, it would last too long.
+    // No cooldown after `validUntil`: a wall clock that was set forward would make it too long.
     const cooldownUntilMs = cooldownMs > 0 && isValid() ? this.#storeTimeMs() + cooldownMs : 0;
     const { command, runtime } = this;
     const record =
@@ -235,9 +235,9 @@ export class HeldLease extends Timer {
     // waits until the lease ends, so that the holder can stop; after `close` the key expires.
     if (reason === "freed" || reason === "overtaken") this.#retire();
     this.onLost?.();
-    // Leave the trace now if at the end of the lease's time the connection may be closed.
+    // After `close`, leave the trace now: the connection may be closed when the lease's time ends.
     if (reason === "closed") this.#outlives(reason);
-    // Due at the lease's end, by the monotonic clock: a wall clock set forward ends no key.
+    // Due at the lease's end by the monotonic clock: a wall clock set forward does not end the key.
     else this.runtime.watchdogs.set(this, this.validity.endsAt - this.#aheadMs);
     // Abort last: listeners of the signal may call `release` or `complete`.
     this.#signalContext?.runInAsyncScope(() => this.#aborter?.abort(lost));
@@ -295,7 +295,7 @@ export class HeldLease extends Timer {
     else this.#setTimer();
   }
 
-  /** Called before each release and complete: the work has ended, and a lost lease's trace with it. */
+  /** Called before a release or complete: the work has ended, and so has a lost lease's trace. */
   orderEnds(): void {
     if (this.#lost === undefined) return;
     this.#unwatch();
@@ -329,10 +329,10 @@ export class HeldLease extends Timer {
     if (!this.#isWatched) return;
     if (kind === "freed") this.#end("freed");
     if (kind === "gone" || kind === "foreign") this.#end("overtaken");
-    // Any other answer is a failure: the timer is already set for the next try.
+    // An answer other than `done` renews nothing. After a failure, the next try's timer is set.
     if (kind !== "done") return;
-    // Rule 7: our owner id in the key proves that no other held it in between, even after the lease
-    // has expired. It proves nothing if a late request of our acquire may have taken the key again.
+    // Rule 7: our owner id in the key proves that there was no other holder in between, even after
+    // the lease has expired; but not if a late request of our acquire may have taken the key again.
     if (this.#mayBeRetaken && this.clock.now() >= this.validity.validUntil) {
       this.#end("expired");
       return;
@@ -342,7 +342,7 @@ export class HeldLease extends Timer {
     this.#setTimer();
   }
 
-  /** Rule 17: after `complete`, a key that is gone was released by it, so the lease is not lost. */
+  /** Rule 17: a key gone after `complete` was released by it, so the lease is not lost. */
   #end(reason: LostReason): void {
     if (this.#isReleased) this.#unwatch();
     else this.lose(reason);

@@ -4,9 +4,9 @@ import type { LostReason } from "../errors.ts";
  * The content of a user's key, for a person who looks at it. Every duration is in whole
  * milliseconds by the store's own clock and not below 0; the life of a key without an expiry is
  * `Infinity` (`null` in JSON). An `id` is the argument of `free`, and never a whole owner id: the
- * first 8 hex digits of the owner id or, for a value that is not ours, of a SHA-1 of the value (of
- * the key's name if it holds no text) and its moment of expiry. Without an expiry the value is
- * hashed alone: then a newer lock with the same value has the same id.
+ * first 8 hex digits of the owner id or of a foreign UUID. Any other value has 8 digits of a SHA-1,
+ * made of the value (of the key's name, if the key holds no text) and its moment of expiry. Without
+ * an expiry the value is hashed alone: then a newer lock with the same value has the same id.
  */
 export type Inspection = (
   | { readonly state: "free" }
@@ -19,14 +19,14 @@ export type Inspection = (
   readonly outlived?: readonly OutlivedOrder[];
 };
 
-/** An order that has outlived its lock. Shown until it ends, or an hour after the user's last one. */
+/** An order that outlived its lock, shown until it ends or 1 h after the user's last such order. */
 export interface OutlivedOrder {
-  /** The process that has taken its lock, such as `web-3:4711`. */
+  /** The process that has taken the order's lock, such as `web-3:4711`. */
   readonly holder: string;
   readonly reason: LostReason;
-  /** How long ago it took its lock. */
+  /** How long ago the order's lock was taken. */
   readonly takenMs: number;
-  /** How long ago that lock ended. */
+  /** How long ago the order's lock ended. */
   readonly endedMs: number;
 }
 
@@ -34,27 +34,27 @@ export interface OutlivedOrder {
 export interface HeldInspection {
   readonly state: "held";
   readonly id: string;
-  /** The process that took it, such as `web-3:4711`; `""` if the value names none. */
+  /** The process that took the lock, such as `web-3:4711`; `""` if the value names none. */
   readonly holder: string;
   /** The lock's age. `undefined`, like `renewedMs` and `endsInMs`, if the value has no times. */
   readonly heldMs: number | undefined;
   /**
-   * How long ago it was taken or renewed; much more than `ttlMs` / 3 means that renewals are missing,
-   * unless `maxHoldMs` are nearly over.
+   * How long ago the lock was taken or extended; much more than `ttlMs` / 3 means that extends are
+   * missing, unless `maxHoldMs` are nearly over.
    */
   readonly renewedMs: number | undefined;
-  /** How long until the key runs out unless it is renewed. */
+  /** How long until the key runs out unless it is extended. */
   readonly expiresInMs: number;
-  /** How long until `maxHoldMs` are over: the lease is not renewed beyond that. */
+  /** How long until `maxHoldMs` are over: the lease is not extended beyond that. */
   readonly endsInMs: number | undefined;
   /**
-   * The store's clock was set back: the key has more life than its holder gave it, `heldMs` and
+   * The store's clock was set back: the key has more life than its holder gave it, and `heldMs` and
    * `renewedMs` may be too small. The next attempt and `free` cut the life to the holder's `ttlMs`.
    */
   readonly clockSetBack?: true;
 }
 
-/** A person has freed the lock. Before the key ends, its holder is notified or its lease ends. */
+/** A person has freed the lock. The holder is notified or the lease ends before the key expires. */
 export interface FreedInspection {
   readonly state: "freed";
   readonly id: string;
@@ -62,7 +62,7 @@ export interface FreedInspection {
   readonly reason: string;
   /** How long until the key runs out, and the user's lock can be acquired again. */
   readonly expiresInMs: number;
-  /** The store's clock was set back: the key lives longer than 300 s, until the next attempt. */
+  /** The store's clock was set back: the key's life is above 300 s, which the next attempt cuts. */
   readonly clockSetBack?: true;
 }
 
@@ -71,7 +71,7 @@ export interface CooldownInspection {
   readonly state: "cooldown";
   readonly id: string;
   readonly expiresInMs: number;
-  /** The store's clock was set back: the key lives longer than 60 s, until the next attempt. */
+  /** The store's clock was set back: the key's life is above 60 s, which the next attempt cuts. */
   readonly clockSetBack?: true;
 }
 

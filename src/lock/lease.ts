@@ -43,16 +43,16 @@ export type Attempt =
 export type SubmissionAttempt =
   | Attempt
   | {
-      /** The submission was completed before, also by `once`: nothing was acquired. */
+      /** The submission was completed before, perhaps by `once`. Nothing was acquired. */
       readonly outcome: "completed";
       readonly answer: StoredAnswer;
-      /** How long ago it was completed by the store's clock, in ms; 0 if it is `unreadable`. */
+      /** Time since the complete, by the store's clock, in ms; 0 if the answer is `unreadable`. */
       readonly ageMs: number;
     }
   | {
       /** The user has a submission with this id and another fingerprint. */
       readonly outcome: "mismatched";
-      /** `true` if that submission is still being processed, `false` if it was completed. */
+      /** `true` if the user's submission is still being processed, `false` if it was completed. */
       readonly inFlight: boolean;
     };
 
@@ -73,8 +73,8 @@ export interface Lease {
   readonly ownerId: string;
   /**
    * Aborts when the lease is lost; its reason is a `LockLostError`. A lease that runs out
-   * (`expired`, `max-hold`) is lost the smaller of 1 s and a tenth of `ttlMs` before its end. Never
-   * aborts once `release` or `complete` was called.
+   * (`expired`, `max-hold`) is lost 1 s before its end, or `ttlMs` / 10 before it if that is less.
+   * Never aborts once `release` or `complete` was called.
    *
    * Reading `aborted` or `reason`, or calling `throwIfAborted`, checks the clock, also in a process
    * that was stopped or on a machine that slept; listeners are called by a timer. Between the check
@@ -88,7 +88,7 @@ export interface Lease {
    */
   readonly fencingToken: number | undefined;
   /**
-   * The submission, as `identify` or `submission` of a guarded request has it, for
+   * The submission as `identify` returns it, or as a guarded request has it in `submission`: for
    * `SubmissionTable` of `submit-lock/sql`. `undefined` for a lease without a submission.
    */
   readonly submission: SubmissionIdentity | undefined;
@@ -226,7 +226,7 @@ export class UserLease implements Lease {
     else lease.signal.addEventListener("abort", listener);
   }
 
-  /** Used by a guard at the loss: as `complete`, but the order goes on, and so does its trace. */
+  /** Used by a guard after a loss: as `complete`, but the order and its trace go on. */
   static record(lease: Lease, answer: AnswerToStore): void {
     void (#held in lease ? lease.#complete(answer, 0) : lease.complete(answer));
   }

@@ -33,10 +33,10 @@ export function lookedAt(signal: AbortSignal, look: () => void): void {
   });
 }
 
-/** How long, in ms, the traces of a user's outlived orders are kept after the last one. */
+/** How long, in ms, the traces of a user's orders are kept after the last trace was written. */
 const outlivedMs = 3_600_000;
 
-/** Rule 19: makes `inspect` show an order without a lock. @param endedAtMs the store's time. */
+/** Rule 19: makes `inspect` show an order. @param endedAtMs store's time when the lock ended. */
 export function outlives(
   runtime: LockRuntime,
   command: CallerCommand,
@@ -48,7 +48,7 @@ export function outlives(
     const { maxHoldMs } = command.times;
     warnOnce(
       "SUBMIT_LOCK_OUTLIVED",
-      `an order had not ended when its lock did, after maxHoldMs (${maxHoldMs} ms): the user's next order runs beside it. Hand lease.signal to what the order awaits, or set a maxHoldMs that is longer than the longest order. A handler may also hang: a promise that never settles, or an answer that is never sent`,
+      `an order had not ended when its lock did, after maxHoldMs (${maxHoldMs} ms): the user's next order runs beside it. Pass lease.signal to all that the order awaits, or set a maxHoldMs that is longer than the longest order. A handler may also hang: a promise that never settles, or an answer that is never sent`,
     );
   }
   const takenAtMs = endedAtMs - Math.round(heldMs);
@@ -59,7 +59,7 @@ export function orderEnds(runtime: LockRuntime, command: CallerCommand): void {
   writeTrace(runtime, command, undefined, 2 * patienceMs(command.times));
 }
 
-/** Sends a trace or its end once: only a person reads it, and without its end it expires. */
+/** Sends a trace, or its end, once: only persons read them, and a trace without an end expires. */
 function writeTrace(
   { store, traces }: LockRuntime,
   command: CallerCommand,

@@ -39,8 +39,8 @@ export interface FreeOptions {
   readonly reason: string;
   /**
    * Deletes the key at once. A living holder is notified by its next extend, up to `ttlMs` / 3
-   * later, or if none is due (near `maxHoldMs`) at its end, up to `ttlMs` later: two submissions at
-   * a time are possible until then. @defaultValue false
+   * later; if no extend is due (near `maxHoldMs`), at the end of its lease, up to `ttlMs` later.
+   * Until then two submissions may run at a time. @defaultValue false
    */
   readonly now?: boolean | undefined;
 }
@@ -72,7 +72,7 @@ export interface LockStats {
   readonly attempting: number;
   /** Leases that are not lost, and for which neither `release` nor `complete` was called. */
   readonly held: number;
-  /** Releases, retires and completes that have not ended, without releases that are misconfigured. */
+  /** Releases, retires and completes under way, except releases that the store denies. */
   readonly retiring: number;
   /** Requests and calls of `once` that wait for a run of their submission; at most 1 000 in all. */
   readonly waiting: number;
@@ -130,7 +130,7 @@ export async function forget(
     const { kind } = await ask<ForgetReply>(store, "forget", command, { run });
     if (kind === "inFlight") return { outcome: "in-flight" };
     if (kind === "changed") return { outcome: "changed" };
-    // `absent` counts too: an earlier copy of this request has deleted it, or it has just run out.
+    // `absent` counts, too: an earlier copy has deleted the record, or the record has just run out.
     publish(forgetChannel, command, { submission: command.identity?.id, by, reason, ageMs });
     return { outcome: "forgotten", answer, ageMs };
   }
@@ -161,7 +161,7 @@ export function statsOf({
   };
 }
 
-/** Takes, extends and ends a throwaway lock. @param completes with a complete, else a release. */
+/** Takes, extends and ends a throwaway lock: if `completes`, by a complete, else by a release. */
 export async function check(
   runtime: LockRuntime,
   command: CallerCommand,
@@ -174,7 +174,7 @@ export async function check(
   if (attempt.outcome === "unavailable") throw atCaller(attempt.cause);
   if (attempt.outcome !== "acquired") {
     throw new LockUnavailableError(
-      `check() could not take a test lock, which is ${attempt.outcome}: with keyOf, return a key of its own for each id`,
+      `check() could not take its test lock: ${attempt.outcome}. If there is a keyOf, it must return a key of its own for each id`,
     );
   }
   const held = UserLease.heldOf(attempt.lease);
@@ -191,7 +191,7 @@ export async function check(
   });
   if (extended instanceof Error) throw extended;
   const whyGone =
-    "Redis lost or evicted its key, or another program wrote it. Set maxmemory-policy noeviction, and a keyPrefix of its own";
+    "Redis lost or evicted the lock's key, or another program wrote to it. Set maxmemory-policy noeviction, and a keyPrefix that no other program uses";
   if (extended.kind !== "done") {
     throw new LockUnavailableError(
       `check() could not extend its test lock (${extended.kind}): ${whyGone}`,
@@ -209,8 +209,8 @@ export async function check(
 
 /**
  * Sends the same command until one request is answered or rejected, up to `acquireTimeoutMs`. Two
- * requests may be executed: a second look, inspect or extend changes nothing, a second free or forget
- * finds what the first has left, or a newer lock or record.
+ * requests may be executed: a second look, inspect or extend changes nothing; a second free or
+ * forget finds the result of the first, or a newer lock or record.
  */
 async function ask<Reply extends { readonly kind: string }>(
   store: LockStore,

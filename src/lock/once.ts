@@ -18,7 +18,7 @@ import type { LockRuntime } from "./runtime.ts";
 export interface OnceOptions {
   /**
    * How long to wait for the value while the same submission is in flight, in ms; 0 to 30 000.
-   * A lock of another submission is an error at once, a silent Redis one after `acquireTimeoutMs`.
+   * Another submission's lock is an error at once, a silent Redis is one after `acquireTimeoutMs`.
    * @defaultValue 5 000
    */
   readonly waitMs?: number | undefined;
@@ -42,7 +42,7 @@ export interface OnceResult<Value> {
  *
  * ```
  * acquired ── work returns ────────────▶ its value, kept
- *      │ ──── work throws ─────────────▶ its error, a redirect too, and the lock is released
+ *      │ ──── work throws ─────────────▶ its error (or thrown redirect), and the lock is released
  *      └───── JSON cannot say it ──────▶ InvalidValueError, and recorded without a value
  * completed ───────────────────────────▶ the kept value, or AnswerUnavailableError
  * contended by the same submission, to the end of waitMs ─▶ LockContendedError
@@ -71,7 +71,7 @@ export async function once<Value>(
     case "completed": {
       const { ageMs, answer } = attempt;
       if (answer.returned !== undefined) {
-        // Repeats that waited together share the answer: each caller may change its own value.
+        // Repeats that waited together share the answer: copy the value, which a caller may change.
         const { value } = answer.returned;
         const own = value === undefined ? value : JSON.parse(JSON.stringify(value));
         return { value: own as Value, replayed: true, ageMs };
@@ -89,7 +89,7 @@ export async function once<Value>(
         attempt.inFlight,
       );
     case "told":
-      // The run has told an HTTP answer, as a guard's does, which is not a value of `once`.
+      // The run, such as a guard's, has told an HTTP answer. That is not a value of `once`.
       throw contendedError({ expiresInMs: 0, sameSubmission: true, hasEnded: true }, "");
   }
 }
@@ -205,7 +205,7 @@ async function tryUntil(
   isFirst: () => boolean,
 ): Promise<Lease> {
   for (let round = 0; ; round++) {
-    // Each waiter tries at its beginning and at its end. In between, only the head of the line.
+    // Each waiter tries at its beginning and at its end. In between, only the first in line tries.
     while (round > 0 && !isFirst() && performance.now() < endsAt) {
       await pauseBeforeRetry(round, endsAt);
     }

@@ -32,15 +32,15 @@ export interface SubmitLockOptions {
    */
   readonly acquireTimeoutMs?: number | undefined;
   /**
-   * How long a command may stay unanswered before it is sent again, on another connection. For an
-   * extend at least `ttlMs` / 15; `lookUp` ends then. 10 to `acquireTimeoutMs` / 2.
+   * How long a command may stay unanswered before it is sent again, on another connection. An
+   * extend waits at least `ttlMs` / 15. Also the bound of `lookUp`. 10 to `acquireTimeoutMs` / 2.
    * @defaultValue the smaller of 200 and `acquireTimeoutMs` / 2
    */
   readonly commandTimeoutMs?: number | undefined;
   /**
-   * The beginning of every key, before the user id. Shops on one Redis need different ones: to
-   * locks of one prefix, equal user ids are one user. 1 to 128 characters without whitespace,
-   * braces, control or format characters, at the end one that no encoded id has, such as `:`.
+   * The beginning of every key, before the user id. Shops on one Redis need different prefixes:
+   * with one prefix, equal user ids are one user. 1 to 128 characters without whitespace, braces,
+   * control or format characters. The last is a character that no encoded id has, such as `:`.
    * @defaultValue "lock:submit:"
    */
   readonly keyPrefix?: string | undefined;
@@ -48,7 +48,7 @@ export interface SubmitLockOptions {
    * Returns the key of a user, for a shop that moves here from a lock with keys of its own. A key
    * begins with `keyPrefix` (whose last character may then be any), has at most 512 bytes, and no
    * whitespace, braces, control or format characters. It is checked at each call. `check` and the
-   * commands also pass ids that are not users. **Different users need different keys: the shop must
+   * CLI also pass ids that are not users. **Different users need different keys: the shop must
    * ensure that**, because the lock cannot notice. If the client's prefix has a hash tag, no key
    * may be another key followed by `:` and more.
    * @param userId as text: `"42"` for `42`.

@@ -11,7 +11,7 @@ export type AnswerHeaders = Readonly<Record<string, string | readonly string[]>>
 export interface StoredAnswer {
   /** 100 to 599. */
   readonly status: number;
-  /** An object, without a prototype if it has any. */
+  /** An object; without a prototype if it has any header. */
   readonly headers: AnswerHeaders;
   /** `undefined` where the body was not kept; a body without bytes is an empty array. */
   readonly body?: Uint8Array | undefined;
@@ -78,18 +78,18 @@ function isHeaderValue(value: unknown): boolean {
 /** A record's version, fingerprint, owner id and `=`. Scripts know a record by version and `=`. */
 const recordHead = /^1[\w-]{22}[0-9a-f-]{36}=/;
 const headLength = 60;
-/** Behind the head: the hexadecimal digits of the length, in bytes, of the description. */
+/** How many hexadecimal digits behind the head give the description's length in bytes. */
 const lengthDigits = 6;
 
 type Place = Pick<CallerCommand, "key" | "submission"> & Partial<Pick<CallerCommand, "identity">>;
 
 /**
  * The bytes of a record: its head, the length of a description, the description, and the body. The
- * description is JSON with short names, because a shop keeps millions: `s` is the status, `t` the
- * store's time, `h` the headers, `b` the body's length in bytes, absent without a body. With `v`,
- * the body is the value of `once` as JSON, empty for `undefined`. With a seal, all behind the head
- * is encrypted, and `i` is the submission's id, of which the store usually has only an HMAC.
- * @returns without a seal, text where the body is text or absent: clients write text faster.
+ * description is JSON with short names, as a shop keeps millions of records: `s` is the status, `t`
+ * the store's time, `h` the headers, `b` the body's length in bytes, absent without a body. With
+ * `v`, the body is the value of `once` as JSON, empty for `undefined`. With a seal, all behind the
+ * head is encrypted, and `i` is the submission's id, of which the store usually has only an HMAC.
+ * @returns bytes with a seal or a body of bytes; else text, which clients write faster.
  */
 export function encodeRecord(
   { key, ownerId, submission, identity }: Place & Pick<CallerCommand, "ownerId" | "identity">,
@@ -224,7 +224,7 @@ const remedies: Readonly<Record<Unreadable, string>> = {
 /** The longest value of `once` that is kept, as JSON in UTF-8. */
 export const maxValueBytes = 1_048_576;
 
-/** Returns a value as JSON, `""` for `undefined`, or an error with `consequence` if JSON cannot. */
+/** Returns a value's JSON, `""` for `undefined`, or an error with `consequence` if it has none. */
 export function jsonOf(value: unknown, consequence: string): string | InvalidValueError {
   if (value === undefined) return "";
   let cause: unknown;

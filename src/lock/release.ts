@@ -91,7 +91,7 @@ export abstract class UntilAnswered<
     this.#onReport = onReport;
   }
 
-  /** Rule 8: after a lost try, a lock gone before its lease can end was let go by that try. */
+  /** Rule 8: a lock gone while its lease is valid was released by a try that got no answer. */
   protected get hasLetGo(): boolean {
     return this.#isAmbiguous && this.#isValid();
   }
@@ -152,8 +152,8 @@ export abstract class UntilAnswered<
       return;
     }
     if (reply.kind === "unsent" || (reply.kind === "unknown" && !reply.isAnswered)) return;
-    // Pause longer: a quota or full disk is not over sooner if each record asks 20 times a second.
-    // An error within a pause doubles nothing: it was delayed, or a new connection sent early.
+    // Pause longer: 20 requests a second for each record do not end a quota, or empty a disk. An
+    // error within a pause does not double it: the error is late, or of a new connection's send.
     if (now >= this.#notBefore) this.#failures++;
     const isFinal = reply.kind === "rejected" && reply.misconfigured;
     const pauseMs = isFinal ? longestPauseMs : retryEveryMs * 2 ** (this.#failures - 1);
@@ -199,8 +199,8 @@ interface ReleaseEnds {
 }
 
 /**
- * A release: deletes the key, or leaves a cooldown in it, if it holds the owner id. With requests
- * of the acquire in flight it is a retire, which ends when none of them can take effect:
+ * A release: if the key holds the owner id, deletes the key or leaves a cooldown. While requests of
+ * the acquire are in flight, a release is a retire, which ends when none of them can take effect:
  *
  * ```
  * answered ── store time after every deadline ──▶ final
@@ -244,7 +244,7 @@ export class Releasing extends UntilAnswered<Request, OwnedReply, ReleaseOutcome
       told: this.#told,
       answer: (reply) => this.answered(request, reply),
     };
-    // Rule 25: only the first request tells the answer: if Redis refuses it, the next one releases.
+    // Rule 25: only the first request tells the answer. If Redis refuses, the next only releases.
     this.#told = undefined;
     return request;
   }
@@ -256,11 +256,11 @@ export class Releasing extends UntilAnswered<Request, OwnedReply, ReleaseOutcome
     this.report(kind === "done" || isOurDoing ? "released" : kind);
     // Rule 19: requests after the first answer only retire, and a retire sets no cooldown.
     this.#cooldownUntilMs = 0;
-    // Rule 6: their deadlines are over, so that no request in flight can take effect any more.
+    // Rule 6: with every deadline over, no request in flight can take effect any more.
     if (reply.storeTimeMs > request.inFlightUntilMs) this.end("final");
   }
 
-  /** Reports at once that the store does not accept the release, and lets `close` not wait for it. */
+  /** Reports at once that the store denies the release, so that `close` does not wait for it. */
   protected override denied(): void {
     this.report("unconfirmed");
     this.runtime.releases.done();

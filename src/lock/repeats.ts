@@ -14,15 +14,15 @@ export type LookUp =
   | { readonly outcome: "none" }
   /** The submission is being processed. */
   | { readonly outcome: "in-flight" }
-  /** Completed by an HTTP answer, or by `once`: `answer.returned.value`, if that was kept. */
+  /** Completed by an HTTP answer, or by `once`: its value, if kept, is `answer.returned.value`. */
   | {
       readonly outcome: "completed";
       readonly answer: StoredAnswer;
-      /** How long ago it was completed by the store's clock, in milliseconds. */
+      /** How long ago the submission was completed, by the store's clock, in milliseconds. */
       readonly ageMs: number;
       /**
-       * When it was completed, by the store's clock: Unix time in milliseconds. Of an answer that is
-       * `unreadable`, this is the time of the look, and `ageMs` is 0.
+       * When the submission was completed, by the store's clock: Unix time in milliseconds. If the
+       * answer is `unreadable`, this is the time of the look, and `ageMs` is 0.
        */
       readonly completedAt: number;
       /** The submission's 22 characters, as `submission.id` has them. */
@@ -36,7 +36,7 @@ export type LookUp =
 type Seen =
   | Exclude<LookUp, { readonly outcome: "in-flight" }>
   | { readonly outcome: "in-flight"; readonly holderId?: string | undefined }
-  /** The run for which the caller waits has ended, and left this answer for it (rule 25). */
+  /** The run for which the caller waits has ended, and left this answer to the caller (rule 25). */
   | { readonly outcome: "told"; readonly answer: StoredAnswer; readonly ageMs: number };
 
 /** Looks up a submission, and takes no lock. @param waitsFor the run whose answer is wanted. */
@@ -81,12 +81,12 @@ export async function lookUp(
   return seen.outcome === "in-flight" ? { outcome: "in-flight" } : (seen as LookUp);
 }
 
-/** Looks again for `commandTimeoutMs`: a client that is not connected yet has sent nothing. */
+/** Looks again until `commandTimeoutMs` is over: a client that still connects sends nothing. */
 async function lookInTime(runtime: LockRuntime, command: LockCommand): Promise<Seen> {
   const endsAt = performance.now() + command.times.commandTimeoutMs;
   for (let round = 0; ; round++) {
     const leftMs = endsAt - performance.now();
-    // Timers count whole milliseconds: a look with less time than one would end after its bound.
+    // Timers count whole milliseconds: a look with less than 1 ms left would end after its bound.
     if (leftMs < 1) return silent;
     const seen = await within(leftMs, look(runtime, command));
     if (seen !== undefined && seen.outcome !== "unknown") return seen;
@@ -94,11 +94,11 @@ async function lookInTime(runtime: LockRuntime, command: LockCommand): Promise<S
   }
 }
 
-/** The most callers that may wait: for one submission, so that others can too, and in all. */
+/** The most callers that may wait: for one submission, so that others have room, and in all. */
 export const mostWaiting = { forOne: 64, inAll: 1_000 } as const;
 
 interface Waiter {
-  /** The owner id of the run for which it waits; `undefined` if the store does not say. */
+  /** The owner id of the run for which the caller waits; `undefined` if the store does not say. */
   run: string | undefined;
   readonly since: number;
   readonly endsAt: number;
@@ -137,7 +137,7 @@ export class Watch {
       const { run } = longest;
       const lookedAt = performance.now();
       const failed = (error: unknown) => {
-        // A look throws once `close` has waited.
+        // A look throws once `close` has waited long enough.
         for (const { fail } of this.waiters) fail(error);
         this.waiters.clear();
       };
@@ -161,10 +161,10 @@ export class Watch {
   /** @param run the owner id of the run for which the look has asked. */
   #saw(seen: Seen, run: string | undefined, lookedAt: number): void {
     if (seen.outcome === "in-flight") {
-      // If the holder is another run, the waiter's has told nothing: wait for the new one.
+      // If the holder is another run, the waiter's run has told nothing: wait for the holder's run.
       for (const waiter of this.waiters) if (waiter.run === run) waiter.run = seen.holderId ?? run;
     } else if (seen.outcome !== "unknown") {
-      // A caller that came later learns nothing here. `told` and `none` are about one run alone.
+      // Skip callers that came after the look began. `told` and `none` are about one run alone.
       const isTold = seen.outcome === "told" || seen.outcome === "none";
       this.#settle(seen, (each) => each.since <= lookedAt && (!isTold || each.run === run));
     }
@@ -184,7 +184,7 @@ export class Watch {
         if (!isMeant(waiter)) continue;
         waiter.settle(seen);
       } catch (error) {
-        // A caller's `isAbandoned` that throws fails that caller: the others would wait forever.
+        // If a caller's `isAbandoned` throws, fail that caller: otherwise the others wait forever.
         waiter.fail(error);
       }
       this.waiters.delete(waiter);
@@ -195,7 +195,7 @@ export class Watch {
 const undecided: Seen = { outcome: "in-flight" };
 const silent: Seen = { outcome: "unknown" };
 
-/** Begins an attempt that the repeats which arrive during it can share. */
+/** Begins an attempt. Repeats that arrive before its end share it. */
 function attempting(
   runtime: LockRuntime,
   command: CallerCommand,
@@ -206,7 +206,7 @@ function attempting(
   const attempt = new Promise<Parameters<OnEnd>>((settle) => {
     resolve = settle;
   });
-  // Before the attempt begins: a store may answer at once.
+  // Set this before the attempt begins, because a store may answer at once.
   attempts.set(identity, attempt);
   const ended: OnEnd = (...end) => {
     attempts.delete(identity);
@@ -216,7 +216,7 @@ function attempting(
   return attempt;
 }
 
-/** Publishes a contended click that shared another's attempt, so that metrics count both. */
+/** Publishes a contended click that shared another click's attempt, so that metrics count both. */
 function publishShared(
   command: CallerCommand,
   attempt: SubmissionAttempt,
@@ -241,7 +241,7 @@ function mayRun(
   );
 }
 
-/** How an attempt for a submission ended, or the run of the same submission that was in flight. */
+/** How an attempt for a submission ended, or how the submission's run in flight ended. */
 export type RepeatAttempt =
   | (SubmissionAttempt & {
       /** The first run may not have ended: this repeat must not run, even in an outage. */
@@ -257,7 +257,7 @@ export type RepeatAttempt =
  * lock: a repeat must not run.
  * @param commandOf makes a command with an owner id of its own.
  * @returns `contended` at the end of `waitMs`, once abandoned, or at once where too many wait;
- * `unavailable` where the store has answered no look for `acquireTimeoutMs`, or not the last one.
+ * `unavailable` if the store answers no look for `acquireTimeoutMs`, or does not answer the last.
  */
 export async function acquireOrWait(
   runtime: LockRuntime,

@@ -42,7 +42,7 @@ export function captureContext(): AsyncResource | undefined {
   return undefined;
 }
 
-/** Publishes about the command's key, in the captured context of the code that asked for it. */
+/** Publishes about the command's key, in the context of the code that asked for the lock. */
 export function publish<Message extends { readonly key: string; readonly keyPrefix: string }>(
   to: ChannelOf<Message>,
   { callerContext, isCheck, key, keyPrefix }: CallerCommand,
@@ -54,7 +54,7 @@ export function publish<Message extends { readonly key: string; readonly keyPref
   else callerContext.runInAsyncScope(() => to.publish(message));
 }
 
-/** How long, in ms, a retire is sent, a caller of `complete` waits, and its lease is extended. */
+/** How long, in ms, a retire is sent, a caller of `complete` waits, and the lease is extended. */
 export function patienceMs({ acquireTimeoutMs, ttlMs }: LockTimes): number {
   return 2 * acquireTimeoutMs + ttlMs;
 }
@@ -88,7 +88,7 @@ export class LockRuntime {
   /** Releases and retires under way, except those that were rejected as misconfigured. */
   readonly releases: WaitGroup = new WaitGroup();
   readonly completes: WaitGroup = new WaitGroup();
-  /** Traces under way of orders that have outlived their locks. */
+  /** Requests under way that write traces of orders that have outlived their locks. */
   readonly traces: WaitGroup = new WaitGroup();
   /** The callers that wait for a lease, by key: only the first of them goes on asking Redis. */
   readonly lines: Map<string, Set<object>> = new Map();
@@ -96,7 +96,7 @@ export class LockRuntime {
   readonly waiting: WaitGroup = new WaitGroup();
   /** The look-ups for callers that wait for a submission, by key, submission and content. */
   readonly watches: Map<string, Watch> = new Map();
-  /** Attempts of `acquireOrWait`, by key, submission and content: a repeat during one shares it. */
+  /** Attempts of `acquireOrWait`, by key, submission and content: repeats share those under way. */
   readonly attempts: Map<string, Promise<Parameters<OnEnd>>> = new Map();
   pendingRecordLength = 0;
   /** `close` has waited long enough: a lease that is acquired now is released at once. */
@@ -109,7 +109,7 @@ export class LockRuntime {
     this.store = store;
     this.times = times;
     this.seal = seal;
-    // Coarse steps: a few ms late is harmless, and spares a busy process a wake-up per attempt.
+    // Coarse steps spare a busy process a wake-up per attempt; a timer a few ms late is harmless.
     const stepMs = Math.max(1, times.commandTimeoutMs / 100);
     this.timers = new TimerWheel(stepMs, true);
     this.completeTimers = new TimerWheel(stepMs, true);
@@ -125,7 +125,7 @@ export class LockRuntime {
   async drain(timeoutMs: number): Promise<void> {
     const endsAt = performance.now() + timeoutMs;
     const drained = this.active.wait();
-    // A caller that waits for a run sees its end in a look that comes later.
+    // A caller that waits for a run sees the end of the run only in its next look.
     const ended = drained.then(() => this.waiting.wait());
     await within(timeoutMs, ended);
     this.isDrained = true;
@@ -136,7 +136,7 @@ export class LockRuntime {
     // Wait for the traces, too: the application closes its connections next.
     const settled = retired.then(() => this.traces.wait());
     const leastMs = 2 * this.times.acquireTimeoutMs;
-    // Without its record an order may run again, and what is not retired runs out.
+    // Completes get more time: without a record an order may run again, while a lock only runs out.
     const restMs = Math.max(leastMs, endsAt - performance.now());
     await Promise.all([within(restMs, recorded), within(leastMs, settled)]);
     for (const complete of this.completeTimers.armed()) complete.drop();
@@ -165,9 +165,9 @@ export class LockRuntime {
   }
 
   /**
-   * Called for an answer, or a new connection, during an outage. It may be of one node alone, so the
-   * outage ends only if no attempt and no extend fails in the next 2 × `acquireTimeoutMs`, twice the
-   * time of an attempt.
+   * Called for an answer, or a new connection, during an outage. Either may be of one node, so the
+   * outage ends only if no attempt and no extend fails in the next 2 × `acquireTimeoutMs`, which is
+   * twice the time of an attempt.
    */
   storeAnswers({ isCheck, keyPrefix }: Pick<CallerCommand, "isCheck" | "keyPrefix">): void {
     if (isCheck || this.awaySince === undefined || this.#back !== undefined) return;
@@ -217,7 +217,7 @@ export class InFlight {
   }
 }
 
-/** Hands a request to the store. A throw, but not a rejection, counts as the answer `unknown`. */
+/** Hands a request to the store. A throw is the answer `unknown`; a rejected promise is not. */
 export function write<
   Name extends
     | ("acquire" | "extend" | "release" | "complete" | "outlive")
@@ -238,7 +238,7 @@ export function isNoAnswer(reply: { readonly kind: string }): reply is NoAnswer 
 /** A timer that fires so many ms late shows that the process is busy, which the error then says. */
 const busyMs = 100;
 
-/** Error handlers show messages to clients, so none has a text of the server or of the system. */
+/** Error handlers show messages to clients, so no message has a text of the server or system. */
 function saidOf(cause: Error): string {
   return isOwn(cause) ? cause.message : "see cause";
 }

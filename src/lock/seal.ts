@@ -7,9 +7,9 @@ import type { SubmissionHashes } from "./store.ts";
 /** How answers and values are encrypted before they leave the process. */
 export interface SealOptions {
   /**
-   * Secrets of 32 bytes, such as `Buffer.from(text, "base64")`. The first, the newest, seals; each
-   * of them opens. A submission whose record none opens is refused with 409 until its `retainMs` is over.
-   * To rotate, put the new one in front; the old one may go after `retainMs`, but see `idKey`.
+   * Secrets of 32 bytes, such as `Buffer.from(text, "base64")`. The first, the newest, seals; every
+   * key opens. A submission whose record no key opens is refused with 409 until `retainMs` is over.
+   * To rotate, put the new key in front; the old key may go after `retainMs`, but see `idKey`.
    */
   readonly keys: readonly Uint8Array[];
   /**
@@ -32,9 +32,9 @@ const tagLength = 16;
 const shortest = mark.length + idLength + nonceLength + tagLength;
 
 /**
- * Rule 27: encrypts records with AES-256-GCM: `s`, 4 bytes that name the key, a nonce of 12, the
- * encrypted bytes, a tag of 16. The key is made of the record's place, fingerprint and owner id,
- * too, so that the answer of one submission is never taken for that of another one.
+ * Rule 27: encrypts records with AES-256-GCM: `s`, 4 bytes that name the secret, a nonce of 12, the
+ * encrypted bytes, a tag of 16. Each record has a key of its own, made of the secret and its place,
+ * fingerprint and owner id, so that the answer of one submission is never taken for another's.
  */
 export class Seal {
   readonly #keys: readonly { readonly id: Buffer; readonly key: Uint8Array }[];
@@ -57,7 +57,7 @@ export class Seal {
     if (idKey === undefined && keys.length > 1) {
       warnOnce(
         "SUBMIT_LOCK_SEAL_ID_KEY",
-        "seal.keys has several keys, and ids are made with the last one. Set seal.idKey to that key before you remove it from seal.keys: under other ids, a retry would run again",
+        "seal.keys has several keys, and ids are made with the last one. Set seal.idKey to that key before you remove it from seal.keys: otherwise a retry does not find its answer, and runs again",
       );
     }
     // Copies, because an application may wipe or reuse the memory of its secrets.
@@ -116,7 +116,7 @@ export function isSealed(content: Buffer): boolean {
 
 /**
  * Derives 32 bytes. Each record has a key of its own, because random nonces of 12 bytes are safe
- * for 2^32 records of one key (NIST SP 800-38D, section 8.3), which a large shop keeps in a year.
+ * up to 2^32 records of one key (NIST SP 800-38D, section 8.3), as many as a large shop has a year.
  */
 function derived(key: Uint8Array, purpose: string): Buffer {
   return crypto.createHmac("sha256", key).update(`submit-lock\n${purpose}`).digest();

@@ -20,14 +20,14 @@ export interface LockTimes {
   readonly maxHoldMs: number;
   /** How long one attempt may take, and how long after its send an acquire may be executed. */
   readonly acquireTimeoutMs: number;
-  /** The time without an answer after which a command is sent again, if no connection came up. */
+  /** A command without an answer is sent again after this time, or when a connection comes up. */
   readonly commandTimeoutMs: number;
 }
 
 /** The identity of a submission in a store: two hashes of 22 characters. */
 export interface SubmissionHashes {
   readonly id: string;
-  /** 22 dashes for a submission without a fingerprint, which is not compared with another one. */
+  /** 22 dashes for a submission without a fingerprint: equal to every other fingerprint. */
   readonly fingerprint: string;
 }
 
@@ -45,7 +45,7 @@ export interface LockCommand {
 /** One write of one command. The same command may be written again, as another request. */
 export interface LockRequest<Reply> {
   readonly command: LockCommand;
-  /** **Set by the store** for an acquire: the store's time, in ms, after which it takes no lock. */
+  /** **Set by the store** for an acquire: the store's time, in ms, after which no lock is taken. */
   deadlineMs: number | undefined;
   /**
    * Called by the store, at most once, as soon as the outcome is known, or can no longer become
@@ -69,7 +69,7 @@ export type RecordBytes = string | Uint8Array;
 export interface ReleaseRequest extends LockRequest<OwnedReply> {
   /**
    * The end of a cooldown, in the store's time: until then the key is not deleted, and no acquire
-   * takes it. In whole ms, equal in every copy until one is answered; 0 for none, and after that.
+   * takes it. In whole ms, equal in every copy; 0 without a cooldown, and after the first answer.
    */
   readonly cooldownUntilMs: number;
   /**
@@ -114,7 +114,7 @@ export interface OutliveRequest extends LockRequest<OwnedReply> {
   readonly trace:
     | { readonly reason: LostReason; readonly takenAtMs: number; readonly endedAtMs: number }
     | undefined;
-  /** How long to keep the trace, or the note of the end, by which a late trace is ignored. */
+  /** How long to keep the trace, or the note of the order's end, which overrules a late trace. */
   readonly lifeMs: number;
 }
 
@@ -135,14 +135,14 @@ export interface CompletedAnswer extends Answered<"completed"> {
   readonly record: RecordBytes;
 }
 
-/** Only for a look: the run for which it waits has released the key, and left this answer. */
+/** Only for a look with `waitsFor`: that run has released the key, and left this answer. */
 export interface ToldAnswer extends Answered<"told"> {
   /** The run's {@link ReleaseRequest.told}. */
   readonly record: RecordBytes;
 }
 
 export interface MismatchedAnswer extends Answered<"mismatched"> {
-  /** Whether the one with the other fingerprint is being processed; `false`: it was completed. */
+  /** Whether the submission with the other fingerprint is in flight; `false` if it is completed. */
   readonly inFlight: boolean;
 }
 
@@ -256,8 +256,8 @@ export type CompleteReply =
  * Keeps locks and records. A method that takes a request and throws counts as answered `unknown`.
  *
  * A store of your own **sets `request.deadlineMs`** when it writes an acquire, and never executes
- * the acquire later than that: `Number.NEGATIVE_INFINITY` if the method executes it at once. Until
- * a deadline is set, the acquire may take the key at any time, so the lock goes on deleting it.
+ * the acquire after that time. A method that executes it at once sets `Number.NEGATIVE_INFINITY`.
+ * Without a deadline the acquire may take the key at any time, so the lock keeps deleting the key.
  */
 export interface LockStore {
   /**
@@ -280,9 +280,9 @@ export interface LockStore {
   inspect?(request: InspectRequest): void;
   /**
    * Writes one request of the free, in one atomic step. A lease with the id becomes a tombstone
-   * with its owner id and expiry (at most its `ttlMs`): its holder's next extend finds it, and no
-   * acquire takes the key. A cooldown, a value that begins with no UUID or, with `now`, any value with
-   * the id is deleted. A tombstone is `freed` again. Without this, `free` is an `InvalidOptionError`.
+   * with the lease's owner id and expiry (at most `ttlMs`): no acquire takes the key, and the next
+   * extend is `freed`. A cooldown, a value that begins with no UUID or, with `now`, any value with
+   * the id is deleted. A tombstone is `freed` again. Without it, `free` is an `InvalidOptionError`.
    */
   free?(request: FreeRequest): void;
   /** Deletes the record of a run, in one atomic step. Without it, `forget` of a lock throws. */
@@ -294,7 +294,7 @@ export interface LockStore {
   /**
    * Called by a lock that begins to use the store.
    * @param onReady called whenever the store has connected, also for the first time.
-   * @returns a function that ends this use; the last end closes the store's own connections alone.
+   * @returns a function that ends this use; the last call closes only the store's own connections.
    */
   attach(onReady: () => void): () => Promise<void>;
 }

@@ -23,7 +23,7 @@ export interface Submission {
   readonly retainMs?: number | undefined;
 }
 
-/** Identifies a submission in a database. For a request's, pass its `submission.id` to `identify`. */
+/** Identifies a submission in a database. For a request, pass its `submission.id` to `identify`. */
 export interface SubmissionIdentity {
   /** 22 characters, made of the user and the submission's id. */
   readonly id: string;
@@ -81,8 +81,8 @@ export function hash22(text: string): string {
  * ```
  *
  * @param content JSON, a string or bytes.
- * @throws NoFingerprintError for any other content; with status 422 for one that a client has nested
- * deeper than 64 levels, or that has a number that is not finite.
+ * @throws NoFingerprintError for any other content; with status 422, as a client has sent it, for
+ * content nested deeper than 64 levels or with a number that is not finite.
  */
 export function fingerprintOf(content: unknown): string {
   return hash22(canonicalJson(content));

@@ -49,7 +49,7 @@ export function isSubmitLock(value: unknown): value is SubmitLock {
   return typeof value === "object" && value !== null && lockBrand in value;
 }
 
-/** One lock for each user: one holder at a time; no other attempt gets it, or waits for it. */
+/** One lock for each user, with one holder at a time: another attempt neither gets it nor waits. */
 export class SubmitLock {
   /** How the key of each lock begins, before the user id. */
   readonly keyPrefix: string;
@@ -70,7 +70,7 @@ export class SubmitLock {
     this.#detach = store.attach(() => this.#runtime.connected(keyPrefix));
   }
 
-  /** Returns the user's key. @throws InvalidUserIdError, InvalidOptionError and those of `keyOf` */
+  /** Returns the user's key. @throws InvalidUserIdError, InvalidOptionError, errors of `keyOf`. */
   keyFor(userId: UserId): string {
     return submitKey(this.keyPrefix, userId, this.#keyOf);
   }
@@ -119,8 +119,8 @@ export class SubmitLock {
    * instead, and never takes the lock. A caller that was waiting when the run ended is `told` the
    * answer of `ToldOptions`. Settles within `waitMs` plus an attempt and two look-ups.
    * @param waitMs in milliseconds, 0 to 30 000; 0 not to wait.
-   * @param isAbandoned returns `true` once the client has gone, which ends the wait; what it throws,
-   *   this call rejects with.
+   * @param isAbandoned returns `true` once the client has gone, which ends the wait. If it throws,
+   *   this call rejects with that error.
    * @throws InvalidUserIdError, InvalidOptionError (as a rejection) as `acquire` does.
    */
   async acquireOrWait(
@@ -217,8 +217,8 @@ export class SubmitLock {
    * Resolves if the lock can do its work: two throwaway locks are acquired, extended and released;
    * with `submissions` one of them is completed. For boot and readiness checks. Publishes no message.
    *
-   * It takes three round trips, fine every few seconds, and rejects when one of them has no answer
-   * within `acquireTimeoutMs`. For the end of an outage, listen to `submit-lock:store`.
+   * It takes three round trips, and rejects when one has no answer within `acquireTimeoutMs`. Call
+   * it every few seconds at most. For the end of an outage, listen to `submit-lock:store`.
    * @throws LockUnavailableError, LockMisconfiguredError, LockClosedError, InvalidOptionError.
    */
   async check(options: CheckOptions = {}): Promise<void> {
@@ -235,7 +235,7 @@ export class SubmitLock {
     const shortest = { identity, retainMs: Math.max(1_000, 2 * acquireTimeoutMs) };
     const submission = submissions ? resolveIdentity(shortest, acquireTimeoutMs, seal) : undefined;
     const throwaway = () => this.#command(this.keyFor(`check-${uuid()}`), submission);
-    // Two locks in one turn, as from two customers: a store that joins their calls tests that now.
+    // Two locks in one turn, as from two customers: this also tests a call that carries both.
     const both = [throwaway(), throwaway()];
     // With submissions, one is completed and one released: a permission may be missing for either.
     const checks = both.map((command, index) =>
@@ -267,8 +267,8 @@ export class SubmitLock {
 
   /**
    * Deletes the kept answer of a submission, so that its next retry runs: for a wrong answer. A
-   * complete that Redis has not answered may write it again, until `maxHoldMs`, or 2 ×
-   * `acquireTimeoutMs` + `ttlMs`, after its call. Settles within 2 × (with `seal` 4 ×) the former.
+   * complete that Redis has not answered may write it again, until `maxHoldMs` after its call (2 ×
+   * `acquireTimeoutMs` + `ttlMs` if more). Settles within 2 × `acquireTimeoutMs`, 3 × with `seal`.
    * @throws as `free` does; after a LockUnavailableError the answer may have been forgotten.
    */
   async forget(userId: UserId, options: ForgetOptions): Promise<ForgetResult> {
@@ -310,7 +310,7 @@ export class SubmitLock {
 
   /**
    * Returns the places where a record may be: with a seal, a caller may pass the submission's id or
-   * the HMAC of it that Redis' keys show.
+   * its HMAC, as Redis' keys show it.
    */
   #recordsOf(userId: UserId, id: string): CallerCommand[] {
     checkRecords(this.#runtime.store, "id");
