@@ -34,7 +34,7 @@ const bareKey = /^[!#-+\--:<-~]+$/;
 export function parseIdempotencyKey(
   lines?: string | readonly string[] | null | undefined,
 ): IdempotencyKey {
-  const [line, ...more] = [lines ?? []].flat();
+  const [line, ...more] = typeof lines === "string" ? [lines] : (lines ?? []);
   if (line === undefined) return { kind: "missing" };
   // Tests the untrimmed line, because trim() also removes spaces that are not ASCII.
   if (more.length > 0 || /[^\t -~]/.test(line)) return invalidKey;
