@@ -7,7 +7,7 @@ export const longestCooldownMs = 60_000;
 
 /** The reason why the record of a submission can neither be read nor written. */
 export const notARecord =
-  "the record's key has a value that submit-lock did not write. Delete that key, or set another keyPrefix";
+  "the record's key has a value that submit-lock did not write. Delete it, or set another keyPrefix";
 
 /** A user and a password, or parameters that may hold them, of a URL or a connection string. */
 const mayHaveSecret = /:.*@|:\/\/.*\?|pass(word)?=/is;

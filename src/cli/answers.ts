@@ -109,7 +109,7 @@ export async function answers({ args, terminal, open }: Context): Promise<undefi
   if (found.some(({ answer }) => answer.unreadable === "sealed with another key")) {
     lines.push(
       args.has("config")
-        ? "The lock of --config lacks the key of these sealed answers: add that key to its seal.keys."
+        ? "The lock of --config lacks the key of these sealed answers: add it to its seal.keys."
         : "Sealed answers are opened with the shop's own lock: give its module with --config.",
     );
   }
@@ -156,7 +156,7 @@ export async function forget({ args, terminal, open }: Context): Promise<number>
   if (seen.outcome === "in-flight") return end(seen.outcome, inFlight);
   if (seen.outcome !== "completed") return end("none", none);
   const risk =
-    "The next retry of this order runs: if the order was placed, a second order and a second charge are possible. Look for both first.";
+    "Without this answer, the next retry of this order runs: if the order was placed, a second order and a second charge are possible. Look for both first.";
   if (isDry) {
     const text = `Would forget the answer above. Nothing was changed. ${risk}`;
     if (!args.has("json")) terminal.print(answerTable([seen], false, terminal.paint));

@@ -183,7 +183,7 @@ class ExpressCapture extends ResponseCapture {
   responseEnded(): void {
     const res = this.res as ServerResponse & Record<string, unknown>;
     let { statusCode } = res;
-    // Without a call of `end`, the handler has written all of its `Content-Length`.
+    // Over without a call of `end`: the answer is the handler's, not a time-out's.
     if (this.#isLate || !res.writableEnded || (statusCode < 500 && statusCode !== 408)) return;
     this.#isLate = true;
     Object.defineProperty(res, "statusCode", {

@@ -45,7 +45,7 @@ export function isReadable(answer: StoredAnswer, accept: string | undefined): bo
   // A redirect without body and `Location` is not whole: a router may add the `Location` later.
   if (isRedirect(status) && !body?.length && headers["location"] === undefined) return false;
   if (body !== undefined) return isCodingAccepted(headers["content-encoding"] ?? "", accept ?? "");
-  // A redirect needs only its headers. A success is not whole without its body.
+  // A 3xx needs only its headers. No other answer is whole without its body.
   return status >= 300 && status < 400;
 }
 
