@@ -169,14 +169,14 @@ export function submitGuard<Req extends Request = Request>(
       // read.
       head = wanted && headToKeep(response, wanted);
       const keptBytes = wanted?.maxBodyBytes ?? 0;
-      const { sent, cancel } = await untilOver(response, keptBytes, { ended, unanswered });
-      if (cancel === undefined) return sent;
+      const { sent, stream } = await untilOver(response, keptBytes, { ended, unanswered });
+      if (stream === undefined) return sent;
       // `waitUntil` is called now, while the platform still has the context of the request.
       if (waitUntil !== undefined && !exchange.isAnswered) void keepAlive(endOf(exchange, held));
-      exchange.onClosed(cancel);
+      exchange.onClosed(stream.clientLeft);
       if (request.method !== "HEAD") return sent;
       // The body of a HEAD is never read, not even by Hono, which uses the route of GET.
-      cancel();
+      stream.cancel();
       return new Response(null, headOf(sent));
     } catch {
       // The handler has run, but has returned something other than a `Response` that can be sent.
@@ -297,10 +297,10 @@ class FetchExchange implements Exchange {
   watcher: { responseChanged(): void } | undefined;
   /** Kept, because some servers replace a request's signal when the request is cloned. */
   readonly #signal: AbortSignal | undefined;
-  #cancel: (() => void) | undefined;
+  #onClosed: (() => void) | undefined;
   readonly #onAbort = (): void => {
     this.clientLeft = true;
-    this.#cancel?.();
+    this.#onClosed?.();
     this.watcher?.responseChanged();
   };
 
@@ -336,10 +336,10 @@ class FetchExchange implements Exchange {
     this.#signal?.removeEventListener("abort", this.#onAbort);
   }
 
-  /** Calls `cancel` when the client leaves, or has left: nothing reads the stream any more. */
-  onClosed(cancel: () => void): void {
-    this.#cancel = cancel;
-    if (this.clientLeft) cancel();
+  /** @param listener called when the client leaves, or at once if it has left. */
+  onClosed(listener: () => void): void {
+    this.#onClosed = listener;
+    if (this.clientLeft) listener();
   }
 
   /** The response is over (complete, ended, cancelled, broken off), or the handler made none. */

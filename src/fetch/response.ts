@@ -1,16 +1,19 @@
 import { isUtf8 } from "node:buffer";
 import { isProxy, isUint8Array } from "node:util/types";
-import { nextTurn } from "../time.ts";
+import { clearTimeout, nextTurn, setTimeout } from "../time.ts";
 
 /** How many chunks may be read ahead: a stream that never pauses would be read forever. */
 const maxReads = 64;
+
+/** How long a stream may stay unread after its client has left, in ms, before it is cancelled. */
+const unreadMs = 1_000;
 
 /** Makes bytes of a text: Hono's server counts characters as bytes, and would cut a text off. */
 function inBytes(chunk: Uint8Array | string): Uint8Array {
   return typeof chunk === "string" ? Buffer.from(chunk) : chunk;
 }
 
-const turnIsOver: unique symbol = Symbol("one turn");
+const turnIsOver: unique symbol = Symbol("two turns");
 
 export function mayHaveBody(status: number): boolean {
   return status >= 200 && status < 600 && ![204, 205, 304].includes(status);
@@ -41,17 +44,19 @@ export function headOf(response: Response): ResponseInit {
 }
 
 /**
- * Reads the part of a response's body that is there within one turn of the event loop. A body that
- * is complete by then is sent as a whole. Any other body passes through, chunk by chunk.
+ * Reads the part of a response's body that is there within two turns of the event loop, in which a
+ * stream of Node.js fails. A body that is complete by then is sent as a whole. Any other body passes
+ * through, chunk by chunk.
  * @param watcher `ended`: the body was read to its end (with its bytes, if they are few enough),
- * cancelled or broken off. `unanswered`: the body failed before its first byte, or was read before.
- * @returns the response to send, and a function that cancels the stream, for a client that has left.
+ * cancelled or broken off. `unanswered`: the body failed before any of it, or was read before.
+ * @returns the response to send. For a stream also `cancel`, and `clientLeft`, which cancels it once
+ * no server reads it.
  */
 export async function untilOver(
   response: Response,
   keptBytes: number,
   watcher: { ended(bytes?: Uint8Array): void; unanswered(): void },
-): Promise<{ sent: Response; cancel?: () => void }> {
+): Promise<{ sent: Response; stream?: { cancel(): void; clientLeft(): void } }> {
   const { status } = response;
   if (!Number.isInteger(status)) throw new TypeError("expected a Response");
   // Reading `body` may throw: for a proxy, or Hono's own `Response` with a status such as 204.
@@ -67,12 +72,16 @@ export async function untilOver(
   }
   const reader = body.getReader();
   const chunks: Uint8Array[] = [];
-  const turn = nextTurn(turnIsOver);
+  const turn = nextTurn().then(() => nextTurn(turnIsOver));
   let next: ReturnType<typeof reader.read> | undefined;
+  let hasFailed = false;
   while (chunks.length < maxReads) {
     next = reader.read();
     // If the stream has failed, `pull` below meets the same error.
-    const part = await Promise.race([next, turn]).catch(() => turnIsOver);
+    const part = await Promise.race([next, turn]).catch(() => {
+      hasFailed = true;
+      return turnIsOver;
+    });
     if (typeof part === "symbol") break;
     next = undefined;
     if (part.done) {
@@ -101,7 +110,15 @@ export async function untilOver(
     cancelled ??= reader.cancel(reason).finally(() => watcher.ended());
     return cancelled;
   };
-  reader.closed.catch(() => (length === 0 ? watcher.unanswered() : watcher.ended()));
+  // Once the response was handed over, a server may have sent its head: then it is an answer.
+  const isUnanswered = hasFailed && chunks.length === 0;
+  reader.closed.catch(() => (isUnanswered ? watcher.unanswered() : watcher.ended()));
+  let isRead = false;
+  let hasLeft = false;
+  let unread: NodeJS.Timeout | undefined;
+  const cancelUnread = () => {
+    if (!isRead) unread = setTimeout(() => cancel().catch(() => {}), unreadMs).unref();
+  };
   const stream = new ReadableStream<Uint8Array>(
     {
       start(controller) {
@@ -111,8 +128,12 @@ export async function untilOver(
         }
       },
       async pull(controller) {
+        isRead = true;
+        clearTimeout(unread);
         const part = await (next ?? reader.read());
         next = undefined;
+        isRead = false;
+        if (hasLeft) cancelUnread();
         // A cancelled source looks like one that has ended: fail, so that no part counts as the whole.
         if (cancelled !== undefined) controller.error(new Error("the client has left"));
         else if (part.done) {
@@ -125,12 +146,18 @@ export async function untilOver(
       },
       cancel,
     },
-    // Pull for a reader only: before it came, a client that left would fail this stream, whose
-    // `cancel` would then reject. Servers such as srvx do not catch that: the process would end.
+    // Pull for a reader only, so that a client that leaves fails no stream that a server reads or
+    // cancels. Some servers, such as srvx, do not catch that error: the process would end.
     { highWaterMark: 0 },
   );
   return {
     sent: new Response(stream, headOf(response)),
-    cancel: () => void cancel().catch(() => {}),
+    stream: {
+      cancel: () => void cancel().catch(() => {}),
+      clientLeft() {
+        hasLeft = true;
+        cancelUnread();
+      },
+    },
   };
 }
