@@ -44,13 +44,13 @@ export function headOf(response: Response): ResponseInit {
 }
 
 /**
- * Reads the part of a response's body that is there within two turns of the event loop, in which a
- * stream of Node.js fails. A body that is complete by then is sent as a whole. Any other body passes
- * through, chunk by chunk.
+ * Reads the part of a response's body that is there within two turns of the event loop, which the
+ * failure of a Node.js stream takes. A body that is complete by then is sent as a whole. Any other
+ * body passes through, chunk by chunk.
  * @param watcher `ended`: the body was read to its end (with its bytes, if they are few enough),
  * cancelled or broken off. `unanswered`: the body failed before any of it, or was read before.
- * @returns the response to send. For a stream also `cancel`, and `clientLeft`, which cancels it once
- * no server reads it.
+ * @returns the response to send. For a stream also `cancel`, and `clientLeft`, which cancels the
+ * stream as soon as no server reads it for a second.
  */
 export async function untilOver(
   response: Response,
@@ -134,7 +134,7 @@ export async function untilOver(
         next = undefined;
         isRead = false;
         if (hasLeft) cancelUnread();
-        // A cancelled source looks like one that has ended: fail, so that no part counts as the whole.
+        // A cancelled source seems to have ended. Fail, so that a part never counts as the whole.
         if (cancelled !== undefined) controller.error(new Error("the client has left"));
         else if (part.done) {
           controller.close();
