@@ -51,7 +51,7 @@ const sentences: readonly (readonly [RegExp, code: number, sentence: string])[] 
   [
     /certificate|self[- ]signed|altname|wrong version number|ssl3_get_record/i,
     noRedis,
-    ": no secure connection. Use rediss:// exactly where Redis uses TLS, and pass the server's CA with --tls-ca; or, with --config, the shop's own client, which has its certificate.",
+    ": no secure connection. Use rediss:// exactly where Redis uses TLS, and pass the server's authority with --tls-ca, or a client of the shop's own, with its certificate, by --config.",
   ],
   [
     /\bCLUSTERDOWN\b/,
