@@ -119,29 +119,35 @@ export async function untilOver(
   const cancelUnread = () => {
     if (!isRead) unread = setTimeout(() => cancel().catch(() => {}), unreadMs).unref();
   };
+  // Reads one part ahead, because a server may stop at the last byte and never read the end.
+  const readAhead = () => {
+    next ??= reader.read();
+    next.then(
+      ({ done }) => {
+        if (done && cancelled === undefined) watcher.ended(kept && Buffer.concat(kept));
+      },
+      () => {},
+    );
+    return next;
+  };
+  if (chunks.length === 0) readAhead();
   const stream = new ReadableStream<Uint8Array>(
     {
-      start(controller) {
-        for (const chunk of chunks) {
-          keep(chunk);
-          controller.enqueue(inBytes(chunk));
-        }
-      },
       async pull(controller) {
         isRead = true;
         clearTimeout(unread);
-        const part = await (next ?? reader.read());
-        next = undefined;
+        const ready = chunks.shift();
+        const part = ready === undefined ? await readAhead() : { done: false, value: ready };
+        if (ready === undefined) next = undefined;
         isRead = false;
         if (hasLeft) cancelUnread();
         // A cancelled source seems to have ended. Fail, so that a part never counts as the whole.
         if (cancelled !== undefined) controller.error(new Error("the client has left"));
-        else if (part.done) {
-          controller.close();
-          watcher.ended(kept && Buffer.concat(kept));
-        } else {
+        else if (part.value === undefined) controller.close();
+        else {
           keep(part.value);
           controller.enqueue(inBytes(part.value));
+          if (chunks.length === 0) readAhead();
         }
       },
       cancel,

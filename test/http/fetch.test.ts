@@ -258,6 +258,43 @@ describe("streams", () => {
     expect(await (await post(order())).text()).toBe("ab");
   });
 
+  test("one whose first parts are read slowly after its client has left is not cancelled", async () => {
+    const { guard, whenFree } = open();
+    const over = gate();
+    const parts = async function* () {
+      for (let part = 0; part < 25; part++) yield new TextEncoder().encode("a");
+      await over.opened;
+      yield new TextEncoder().encode("b");
+    };
+    const left = new AbortController();
+    const post = guard.protect(() => new Response(ReadableStream.from(parts()) as never));
+    const first = await post(order({ signal: left.signal }));
+    left.abort();
+    const reader = (first.body as ReadableStream<Uint8Array>).getReader();
+    // For longer than a stream may stay unread.
+    for (let part = 0; part < 25; part++) {
+      await reader.read();
+      await sleep(60);
+    }
+    over.open();
+    expect(await reader.read()).toMatchObject({ done: false });
+    await whenFree();
+    expect(await (await post(order())).text()).toBe(`${"a".repeat(25)}b`);
+  });
+
+  test("one whose server stops at the last byte frees the lock", async () => {
+    const { guard, whenFree } = open();
+    const { over, stream } = twoParts();
+    const post = guard.protect(() => new Response(stream as never));
+    const reader = ((await post(order())).body as ReadableStream<Uint8Array>).getReader();
+    over.open();
+    for (const part of ["a", "b"]) {
+      expect(Buffer.from((await reader.read()).value ?? []).toString()).toBe(part);
+    }
+    await whenFree();
+    expect(await (await post(order())).text()).toBe("ab");
+  });
+
   test("one that is read after its cancel fails: it is not taken for a whole one", async () => {
     const { guard, whenFree } = open();
     const { over, stream } = twoParts();
