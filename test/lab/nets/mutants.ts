@@ -42,8 +42,8 @@ export const flaws: readonly Flaw[] = [
     family: "fetch",
     name: "the chunks that are read ahead are not kept",
     in: "untilOver",
-    find: "keep(chunk); controller.enqueue",
-    replace: "controller.enqueue",
+    find: "keep(part.value); controller.enqueue",
+    replace: "if (ready === undefined) keep(part.value); controller.enqueue",
   },
   {
     net: "same-answer",
