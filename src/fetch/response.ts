@@ -13,7 +13,7 @@ function inBytes(chunk: Uint8Array | string): Uint8Array {
   return typeof chunk === "string" ? Buffer.from(chunk) : chunk;
 }
 
-const turnIsOver: unique symbol = Symbol("two turns");
+const turnIsOver: unique symbol = Symbol("one turn");
 
 export function mayHaveBody(status: number): boolean {
   return status >= 200 && status < 600 && ![204, 205, 304].includes(status);
@@ -44,9 +44,8 @@ export function headOf(response: Response): ResponseInit {
 }
 
 /**
- * Reads the part of a response's body that is there within two turns of the event loop, which the
- * failure of a Node.js stream takes. A body that is complete by then is sent as a whole. Any other
- * body passes through, chunk by chunk.
+ * Reads the part of a response's body that is there within one turn of the event loop. A body that
+ * is complete by then is sent as a whole. Any other body passes through, chunk by chunk.
  * @param watcher `ended`: the body was read to its end (with its bytes, if they are few enough),
  * cancelled or broken off. `unanswered`: the body failed before any of it, or was read before.
  * @returns the response to send. For a stream also `cancel`, and `clientLeft`, which cancels the
@@ -72,16 +71,12 @@ export async function untilOver(
   }
   const reader = body.getReader();
   const chunks: Uint8Array[] = [];
-  const turn = nextTurn().then(() => nextTurn(turnIsOver));
+  const turn = nextTurn(turnIsOver);
   let next: ReturnType<typeof reader.read> | undefined;
-  let hasFailed = false;
   while (chunks.length < maxReads) {
     next = reader.read();
     // If the stream has failed, `pull` below meets the same error.
-    const part = await Promise.race([next, turn]).catch(() => {
-      hasFailed = true;
-      return turnIsOver;
-    });
+    const part = await Promise.race([next, turn]).catch(() => turnIsOver);
     if (typeof part === "symbol") break;
     next = undefined;
     if (part.done) {
@@ -94,6 +89,14 @@ export async function untilOver(
     chunks.push(part.value);
     // Hono's server also sends texts: they are not kept.
     if (!isUint8Array(part.value)) break;
+  }
+  // Once the response is handed over, a server may send its head: then it is an answer. Before that,
+  // wait for one turn more, which the failure of a Node.js stream takes.
+  let isUnanswered = false;
+  if (next !== undefined && chunks.length === 0) {
+    await Promise.race([next, nextTurn()]).catch(() => {
+      isUnanswered = true;
+    });
   }
   if (source !== response) response.body?.cancel().catch(() => {});
   let kept: Uint8Array[] | undefined = [];
@@ -110,8 +113,6 @@ export async function untilOver(
     cancelled ??= reader.cancel(reason).finally(() => watcher.ended());
     return cancelled;
   };
-  // Once the response was handed over, a server may have sent its head: then it is an answer.
-  const isUnanswered = hasFailed && chunks.length === 0;
   reader.closed.catch(() => (isUnanswered ? watcher.unanswered() : watcher.ended()));
   let isRead = false;
   let hasLeft = false;
