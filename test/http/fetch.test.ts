@@ -149,13 +149,13 @@ describe("the body that is compared", () => {
 });
 
 describe("streams", () => {
-  /** A stream of two parts, the second behind a gate, and what became of it. */
-  function twoParts() {
+  /** A stream of so many "a", and a "b" behind a gate, and what became of it. */
+  function twoParts(before = 1) {
     const over = gate();
     const seen = { cancelled: false };
     const parts = async function* () {
       try {
-        yield new TextEncoder().encode("a");
+        for (let part = 0; part < before; part++) yield new TextEncoder().encode("a");
         await over.opened;
         yield new TextEncoder().encode("b");
       } finally {
@@ -260,14 +260,9 @@ describe("streams", () => {
 
   test("one whose first parts are read slowly after its client has left is not cancelled", async () => {
     const { guard, whenFree } = open();
-    const over = gate();
-    const parts = async function* () {
-      for (let part = 0; part < 25; part++) yield new TextEncoder().encode("a");
-      await over.opened;
-      yield new TextEncoder().encode("b");
-    };
+    const { over, stream } = twoParts(25);
     const left = new AbortController();
-    const post = guard.protect(() => new Response(ReadableStream.from(parts()) as never));
+    const post = guard.protect(() => new Response(stream as never));
     const first = await post(order({ signal: left.signal }));
     left.abort();
     const reader = (first.body as ReadableStream<Uint8Array>).getReader();
@@ -324,13 +319,8 @@ describe("streams", () => {
 
   test("a server that catches no error of a body outlives a client that leaves", async () => {
     const { guard, whenFree } = open();
-    const over = gate();
-    const parts = async function* () {
-      yield "a";
-      await over.opened;
-      yield "b";
-    };
-    const post = guard.protect(() => new Response(ReadableStream.from(parts()) as never));
+    const { over, stream } = twoParts();
+    const post = guard.protect(() => new Response(stream as never));
     const bodies: Readable[] = [];
     const errors: unknown[] = [];
     const server = createServer(async (_req, res) => {
