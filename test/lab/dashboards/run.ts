@@ -265,14 +265,15 @@ async function outage(): Promise<void> {
   await play("one click and one order in an outage", away, within);
 }
 
+/** Two pauses a second: with fewer, a fast machine has more than 99 attempts for each late reply. */
 async function repliesLost(): Promise<void> {
   const late = () =>
     busy(async () => {
-      for (let pause = 0; pause < 26; pause++) {
+      for (let pause = 0; pause < 52; pause++) {
         redis.pause();
         await sleep(200);
         redis.resume();
-        await sleep(800);
+        await sleep(300);
       }
     });
   await play("replies that are late", late, { RepliesLost: 12 });
