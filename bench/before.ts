@@ -25,6 +25,9 @@ try {
     { framework: "Express", variant: "protect" },
     { framework: "Express", variant: "once", key: "new" },
     { framework: "Koa", variant: "guard" },
+    { framework: "Fastify", variant: "guard" },
+    { framework: "fetch", variant: "guard" },
+    { framework: "fetch", variant: "once", key: "new" },
   ] as const;
   const named = shops.map((shop) => [`${shop.framework}, ${shop.variant}`, shop] as const);
   const all = Object.entries(trees).flatMap(([of, tree]) =>

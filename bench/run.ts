@@ -68,21 +68,24 @@ const parts: Readonly<Record<string, Part>> = {
   shop: {
     title: "The order route",
     text: `\`POST /orders\`, answered 201 at once, over 64 connections; then 500 requests a second at random times. "One PING" is one round trip to Redis; the hand-written lock is ${handWritten} on \`finish\`.`,
-    cells: () => shopCells({ ...shopsOf("Express"), ...shopsOf("Koa") }),
+    cells: () => {
+      const frameworks = ["Express", "Koa", "Fastify", "fetch"] as const;
+      return shopCells(Object.assign({}, ...frameworks.map(shopsOf)));
+    },
   },
 };
 
 function shopsOf(framework: Shop["framework"]): Record<string, Shop> {
   const shop = { tree, framework } as const;
   const [byHand, guard] = [`${framework}, hand-written`, `${framework}, submit-lock`];
-  const isKoa = framework === "Koa";
-  const lockAlone = isKoa ? guard : `${framework}, submit-lock, protect`;
+  const isExpress = framework === "Express";
+  const lockAlone = isExpress ? `${framework}, submit-lock, protect` : guard;
   return {
     [`${framework}, bare`]: { ...shop, variant: "bare", base: byHand },
     [`${framework}, one PING`]: { ...shop, variant: "one PING", base: byHand },
     [byHand]: { ...shop, variant: "hand-written", base: byHand },
     [guard]: { ...shop, variant: "guard", base: byHand },
-    ...(isKoa ? {} : { [lockAlone]: { ...shop, variant: "protect", base: byHand } as const }),
+    ...(isExpress && { [lockAlone]: { ...shop, variant: "protect", base: byHand } as const }),
     [`${framework}, a new order with an id`]: {
       ...shop,
       variant: "once",

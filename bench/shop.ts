@@ -2,7 +2,9 @@ import { randomUUID } from "node:crypto";
 import { once } from "node:events";
 import { createServer, type RequestListener } from "node:http";
 import type { AddressInfo } from "node:net";
+import { getRequestListener } from "@hono/node-server";
 import express, { type RequestHandler } from "express";
+import fastify, { type FastifyReply, type FastifyRequest } from "fastify";
 import { Redis } from "ioredis";
 import Koa, { type Middleware } from "koa";
 import { ProcessorTime, packageAt, pin, serve } from "./worker.ts";
@@ -12,7 +14,7 @@ export type Variant = "bare" | "one PING" | "hand-written" | "guard" | "protect"
 
 export interface ShopSetup {
   readonly tree: string;
-  readonly framework: "Express" | "Koa";
+  readonly framework: "Express" | "Koa" | "Fastify" | "fetch";
   readonly variant: Variant;
   readonly redisPort: number;
 }
@@ -25,7 +27,8 @@ redis.defineCommand("deleteIfMine", {
   numberOfKeys: 1,
   lua: 'if redis.call("GET", KEYS[1]) == ARGV[1] then return redis.call("DEL", KEYS[1]) end return 0',
 });
-const listener = await (framework === "Koa" ? koaShop() : expressShop());
+const shops = { Express: expressShop, Koa: koaShop, Fastify: fastifyShop, fetch: fetchShop };
+const listener = await shops[framework]();
 const server = createServer(listener).listen(0, "127.0.0.1");
 await once(server, "listening");
 const { port } = server.address() as AddressInfo;
@@ -106,4 +109,80 @@ async function koaLock(): Promise<Middleware | undefined> {
   const idempotency = variant === "once" ? {} : undefined;
   const lock = await newLock();
   return submitGuard({ lock, userId: (ctx) => ctx.get("x-user-id"), idempotency });
+}
+
+async function fastifyShop(): Promise<RequestListener> {
+  const app = fastify();
+  const placeOrder = async (_request: FastifyRequest, reply: FastifyReply) => {
+    reply.code(201);
+    return { placed: true };
+  };
+  app.post("/orders", await fastifyLock(placeOrder));
+  await app.ready();
+  return app.routing as RequestListener;
+}
+
+type FastifyHandler = (request: FastifyRequest, reply: FastifyReply) => Promise<unknown>;
+
+async function fastifyLock(handler: FastifyHandler): Promise<FastifyHandler> {
+  if (variant === "bare") return handler;
+  if (variant === "one PING") {
+    return async (request, reply) => {
+      await redis.ping();
+      return await handler(request, reply);
+    };
+  }
+  if (variant === "hand-written") {
+    return async (request, reply) => {
+      const ended = (listener: () => void) => void reply.raw.once("finish", listener);
+      if (await handWritten(`${request.headers["x-user-id"]}`, ended)) {
+        return await handler(request, reply);
+      }
+      reply.code(409);
+      return {};
+    };
+  }
+  const { submitGuard } = await packageAt<typeof import("submit-lock/fastify")>(
+    tree,
+    "fastify/index.js",
+  );
+  const idempotency = variant === "once" ? {} : undefined;
+  const lock = await newLock();
+  const userId = (request: FastifyRequest) => `${request.headers["x-user-id"]}`;
+  return submitGuard({ lock, userId, idempotency }).protect(handler);
+}
+
+type FetchHandler = (request: Request) => Promise<Response>;
+
+/** A handler of fetch, on Node. */
+async function fetchShop(): Promise<RequestListener> {
+  const placeOrder = async () => Response.json({ placed: true }, { status: 201 });
+  return getRequestListener(await fetchLock(placeOrder)) as RequestListener;
+}
+
+async function fetchLock(handler: FetchHandler): Promise<FetchHandler> {
+  if (variant === "bare") return handler;
+  if (variant === "one PING") {
+    return async (request) => {
+      await redis.ping();
+      return await handler(request);
+    };
+  }
+  const userId = (request: Request) => request.headers.get("x-user-id") ?? "";
+  if (variant === "hand-written") {
+    return async (request) => {
+      let end = () => {};
+      const isOurs = await handWritten(userId(request), (listener) => {
+        end = listener;
+      });
+      if (!isOurs) return new Response(null, { status: 409 });
+      return await handler(request).finally(end);
+    };
+  }
+  const { submitGuard } = await packageAt<typeof import("submit-lock/fetch")>(
+    tree,
+    "fetch/index.js",
+  );
+  const idempotency = variant === "once" ? {} : undefined;
+  return submitGuard({ lock: await newLock(), userId, idempotency }).protect(handler);
 }
