@@ -159,7 +159,8 @@ function decodeContent(bytes: Buffer): ReadRecord | undefined {
   const length = Number(`0x${bytes.toString("latin1", 0, lengthDigits)}`);
   if (!(length >= 0)) return undefined;
   const end = lengthDigits + length;
-  const { s: status, t, h, b, v, i } = parse(bytes.toString("utf8", lengthDigits, end));
+  const described = valueIn(bytes.toString("utf8", lengthDigits, end));
+  const { s: status, t, h, b, v, i } = Object(described?.value) as Description;
   const rest = bytes.subarray(end);
   const createdMs = Number.isSafeInteger(t) ? (t as number) : -1;
   if (!isStatus(status) || createdMs < 0 || (b ?? 0) !== rest.length) return undefined;
@@ -170,19 +171,13 @@ function decodeContent(bytes: Buffer): ReadRecord | undefined {
   if (v === undefined) {
     return { createdMs, id, answer: { status, headers, body: b === undefined ? undefined : rest } };
   }
-  const returned = parsedValue(rest.toString());
+  const returned = valueIn(rest.toString());
   return returned && { createdMs, id, answer: { status, headers, returned } };
 }
 
-function parse(json: string): { [name in "s" | "t" | "h" | "b" | "v" | "i"]?: unknown } {
-  try {
-    return Object(JSON.parse(json));
-  } catch {
-    return {};
-  }
-}
+type Description = { readonly [name in "s" | "t" | "h" | "b" | "v" | "i"]?: unknown };
 
-function parsedValue(json: string): StoredAnswer["returned"] {
+function valueIn(json: string): StoredAnswer["returned"] {
   try {
     return { value: json === "" ? undefined : JSON.parse(json) };
   } catch {
