@@ -166,7 +166,13 @@ async function decide<Source, Args extends unknown[]>(
     }
     case "contended": {
       const { expiresInMs, hasEnded, isCooldown = false, sameSubmission = false } = attempt;
-      if (exchange.method === "GET") warnOfReads();
+      if (exchange.method === "GET") {
+        // The guard is probably mounted on the whole application.
+        warnOnce(
+          "SUBMIT_LOCK_GUARDED_READ",
+          "a GET was refused with 409, because its user's lock is held. Mount the guard on the routes that place orders, and not on the whole application, or skip such requests",
+        );
+      }
       const why = { expiresInMs, sameSubmission, answerUnavailable: false, hasEnded, isCooldown };
       return refused({ reason: "contended", ...why });
     }
@@ -187,14 +193,6 @@ async function decide<Source, Args extends unknown[]>(
       return refused({ reason: "unavailable", cause });
     }
   }
-}
-
-/** Warns that a GET was refused: the guard is probably mounted on the whole application. */
-function warnOfReads(): void {
-  warnOnce(
-    "SUBMIT_LOCK_GUARDED_READ",
-    "a GET was refused with 409, because its user's lock is held. Mount the guard on the routes that place orders, and not on the whole application, or skip such requests",
-  );
 }
 
 function fail(
