@@ -256,7 +256,8 @@ async function run(
   const hasAnswered = res.headersSent || isAnswered;
   if (passedOn) held.detached();
   else if (isPromise && hasAnswered) held.finished();
-  else if (isPromise && (clientLeft || isBrokenOff(res))) {
+  else if (isPromise && (clientLeft || res.destroyed || isDisconnected(res.req, res))) {
+    // The response cannot be sent, as after a failed pipeline, even before its `close`.
     // End the lease later: `res.render` answers after a tick, and a retry must find that answer.
     held.detached(() => setTimeout(() => held.abandoned(), heldBackMs).unref());
   } else {
@@ -270,11 +271,6 @@ async function run(
     }
     held.detached(warnIfHeldToMaxHold);
   }
-}
-
-/** Whether the response cannot be sent, as after a failed pipeline, even before its `close`. */
-function isBrokenOff(res: ServerResponse): boolean {
-  return res.destroyed || isDisconnected(res.req, res);
 }
 
 /** Sends an answer of the guard. Headers that were set before stay, such as those of CORS. */
