@@ -201,7 +201,7 @@ export class NodeExchange extends Timer implements Exchange {
     }
     this.clientLeft = true;
     this.watcher?.responseChanged();
-    if (this.#endCalled) setTimeout(() => this.#end(), heldBackMs).unref();
+    if (this.#endCalled) this.willEnd();
   }
 }
 
