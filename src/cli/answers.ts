@@ -4,7 +4,6 @@ import { parseIdempotencyKey } from "../idempotency-key.ts";
 import type { StoredAnswer } from "../lock/record.ts";
 import type { LookUp } from "../lock/repeats.ts";
 import { identify, is22 } from "../lock/submission.ts";
-import type { ServerPort } from "../stores/redis/clients/port.ts";
 import { recordKeyOf, slotOf } from "../stores/redis/clients/slots.ts";
 import { performance, sleep } from "../time.ts";
 import { describe } from "../validation.ts";
@@ -221,27 +220,22 @@ function idsOf(
   return (lockKey) => [...new Set(ids.map((each) => each(lockKey)))];
 }
 
-interface Records {
-  /** The beginning of the keys of the user's records, without the client's prefix. */
-  readonly start: string;
-  /** The node of the user's slot, as far as the client knows it; else all masters. */
-  readonly nodes: readonly ServerPort[];
-  /** `unknown`: the key holds another program's value. Throws where Redis does not answer. */
-  look(id: string): Promise<Looked>;
-  noRecord(id: string): CliError;
-}
-
-function recordsOf(connection: CliTarget, lock: CliLock, user: string): Records {
+function recordsOf(connection: CliTarget, lock: CliLock, user: string) {
   const { address, clientPrefix } = connection;
   const client = clientOf(connection);
   const lockKey = lock.keyFor(user);
   const masters = client.servers();
   const name = client.nodeOf(slotOf(clientPrefix + lockKey));
   const ofSlot = masters.filter((master) => master.address === name);
+  /** The node of the user's slot, as far as the client knows it; else all masters. */
+  const nodes = ofSlot.length === 0 ? masters : ofSlot;
+  /** The beginning of the keys of the user's records, without the client's prefix. */
   const start = recordKeyOf(client, lockKey, "");
+  /** `unknown`: the key holds another program's value. Throws where Redis does not answer. */
   const look = async (id: string): Promise<Looked> => {
     // Try again for a while: a new connection first asks Redis which database it is in.
     const patience = performance.now() + answerWithinMs;
+    const record = { keys: [start + id], args: [] };
     let seen = await lock.lookUp(user, { id });
     while (seen.outcome === "unknown" && performance.now() < patience) {
       await sleep(50);
@@ -249,24 +243,20 @@ function recordsOf(connection: CliTarget, lock: CliLock, user: string): Records 
     }
     if (seen.outcome === "unknown") {
       // `lookUp` hides the error of Redis, so ask Redis again. The value does not matter.
-      const args = { keys: [start + id], args: [] };
-      const asked = client.eval("return redis.call('GET', KEYS[1])", args);
+      const asked = client.eval("return redis.call('GET', KEYS[1])", record);
       await answerOf(address, asked).catch((error: Error) => {
         if (!/WRONGTYPE/.test(error.message)) throw toCliError(error, address);
       });
     }
     if (seen.outcome !== "completed") return seen;
-    const life = client.eval("return redis.call('PTTL', KEYS[1])", {
-      keys: [start + id],
-      args: [],
-    });
+    const life = client.eval("return redis.call('PTTL', KEYS[1])", record);
     const expiresInMs = Number(await answerOf(address, life));
     // Redis lacks this key if the record is sealed: the record's key then has an HMAC of the id.
     return expiresInMs < -1 ? seen : { ...seen, expiresInMs };
   };
   const noRecord = (id: string) =>
     new CliError(`the key ${visible(start + id)} holds no record`, exitCode.found);
-  return { start, nodes: ofSlot.length === 0 ? masters : ofSlot, look, noRecord };
+  return { start, nodes, look, noRecord };
 }
 
 const heads = ["SUBMISSION", "STATUS", "WHEN", "KEPT FOR", "BYTES", "TYPE"];
