@@ -89,9 +89,7 @@ export class Completing extends UntilAnswered<CompleteRequest, CompleteReply, Co
   }
 
   protected override executed({ kind }: Exclude<CompleteReply, NoAnswer>): void {
-    if (kind === "duplicate" && duplicateChannel.hasSubscribers) {
-      publish(duplicateChannel, this.command, {});
-    }
+    if (kind === "duplicate") publish(duplicateChannel, this.command, {});
     if (kind === "unrecordable") {
       this.lastFailure = { kind: "rejected", cause: ownError(notARecord), misconfigured: false };
     }

@@ -227,10 +227,8 @@ export class HeldLease extends Timer {
     this.#lost = lost;
     this.#unwatch();
     this.runtime.active.done();
-    if (lostChannel.hasSubscribers) {
-      const durationMs = this.clock.now() - this.clock.startedAt;
-      publish(lostChannel, command, { outcome: reason, fencingToken, durationMs });
-    }
+    const durationMs = this.clock.now() - this.clock.startedAt;
+    publish(lostChannel, command, { outcome: reason, fencingToken, durationMs });
     // Rule 19: a lost lease retires itself. Where the key may still hold the owner id, the retire
     // waits until the lease ends, so that the holder can stop; after `close` the key expires.
     if (reason === "freed" || reason === "overtaken") this.#retire();

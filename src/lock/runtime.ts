@@ -159,7 +159,6 @@ export class LockRuntime {
     this.#back = undefined;
     if (this.awaySince !== undefined) return;
     this.awaySince = since;
-    if (!storeChannel.hasSubscribers) return;
     const durationMs = performance.now() - since;
     storeChannel.publish({ outcome: "away", durationMs, keyPrefix, cause });
   }
@@ -175,7 +174,6 @@ export class LockRuntime {
     const ended = () => {
       this.#back = undefined;
       this.awaySince = undefined;
-      if (!storeChannel.hasSubscribers) return;
       storeChannel.publish({ outcome: "back", durationMs, keyPrefix, cause: undefined });
     };
     this.#back = inNeutralContext(setTimeout, ended, 2 * this.times.acquireTimeoutMs).unref();
