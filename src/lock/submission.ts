@@ -170,10 +170,8 @@ export function checkText(name: string, text: unknown): string {
   if (isText(text)) return text;
   let came = describe(text);
   if (typeof text === "string") {
-    const hasSurrogate = text.length >= 1 && text.length <= maxTextLength;
-    came = hasSurrogate
-      ? "a string with a lone surrogate"
-      : `a string of ${text.length} characters`;
+    const isOfLength = text.length >= 1 && text.length <= maxTextLength;
+    came = `a string ${isOfLength ? "with a lone surrogate" : `of ${text.length} characters`}`;
   }
   throw new InvalidOptionError(
     `${name}: expected a string of 1 to ${maxTextLength} characters, got ${came}`,
