@@ -109,12 +109,14 @@ async function decide<Source, Args extends unknown[]>(
     return { kind: "run", held: outer, isOwner: false };
   }
 
-  const found =
+  const submission =
     idempotency &&
     (await identifyRequest(idempotency, options, source, exchange, key, userId).catch((error) =>
       fail(options, exchange, error, key),
     ));
-  if (found !== undefined && "reason" in found) return refuse(options, exchange, found, key);
+  if (submission !== undefined && "reason" in submission) {
+    return refuse(options, exchange, submission, key);
+  }
   if (exchange.isAnswered) {
     // Other code, such as a time-out, has answered the client, so the handler must not run.
     warnOnce(
@@ -124,14 +126,15 @@ async function decide<Source, Args extends unknown[]>(
   }
   if (isTooLate(exchange)) return gone;
 
-  const { asked, submission } = found ?? {};
   const refused = (why: RefusalReason) => refuse(options, exchange, why, key, submission);
-  const attempt: RepeatAttempt =
-    asked === undefined
-      ? await lock.acquire(userId)
-      : await lock.acquireOrWait(userId, asked, idempotency?.waitMs ?? 0, () =>
-          isTooLate(exchange),
-        );
+  let attempt: RepeatAttempt;
+  if (idempotency === undefined || submission === undefined) attempt = await lock.acquire(userId);
+  else {
+    const { id, fingerprint } = submission;
+    const asked = { identity: { id, fingerprint }, retainMs: idempotency.retainMs };
+    const isGone = () => isTooLate(exchange);
+    attempt = await lock.acquireOrWait(userId, asked, idempotency.waitMs, isGone);
+  }
   switch (attempt.outcome) {
     case "acquired": {
       if (isTooLate(exchange)) {

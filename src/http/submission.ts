@@ -1,7 +1,7 @@
 import { parseIdempotencyKey } from "../idempotency-key.ts";
 import { type Lease, UserLease } from "../lock/lease.ts";
 import type { AnswerToStore } from "../lock/record.ts";
-import { checkText, guardId, hash22, type IdentifiedOptions, isText } from "../lock/submission.ts";
+import { checkText, guardId, hash22, isText } from "../lock/submission.ts";
 import { submitKey, type UserId } from "../lock/submit-key.ts";
 import type { RefusalReason } from "../problem.ts";
 import { warnOnce } from "../validation.ts";
@@ -54,10 +54,6 @@ export class IdentifiedSubmission implements RequestSubmission {
   }
 }
 
-type Identification =
-  | { readonly submission: IdentifiedSubmission; readonly asked: IdentifiedOptions }
-  | RefusalReason<KeyMissing>;
-
 /**
  * Finds the submission's id and fingerprint before the handlers run: they may change the body.
  * @param scope a text that belongs to the user alone: the key of the user's lock.
@@ -71,8 +67,8 @@ export async function identifyRequest<Source>(
   exchange: Exchange,
   scope: string,
   userId: UserId,
-): Promise<Identification | undefined> {
-  const { except, retainMs } = options;
+): Promise<IdentifiedSubmission | RefusalReason<KeyMissing> | undefined> {
+  const { except } = options;
   const chosen = options.fingerprint ?? (except && (() => payload(source, except)));
   const { method } = exchange;
   // GET and HEAD have no submission: they take the plain lock, and no answer is kept.
@@ -91,8 +87,7 @@ export async function identifyRequest<Source>(
       const id = derivedId(userId, scope, checkText("idempotency.submissionId", derived));
       const given = await chosen?.(source);
       const fingerprint = given === undefined ? undefined : fingerprintFor(id, given);
-      const submission = new IdentifiedSubmission(id, fingerprint, "derived");
-      return { submission, asked: { identity: { id, fingerprint }, retainMs } };
+      return new IdentifiedSubmission(id, fingerprint, "derived");
     }
   }
   const lines = options.key === "ignored" ? [] : exchange.headerLines("idempotency-key");
@@ -112,8 +107,7 @@ export async function identifyRequest<Source>(
   }
   const id = keyId(userId, scope, `${method} ${path(source)}`, header.key);
   const fingerprint = fingerprintFor(id, await (chosen ?? payload)(source));
-  const submission = new IdentifiedSubmission(id, fingerprint, "key");
-  return { submission, asked: { identity: { id, fingerprint }, retainMs } };
+  return new IdentifiedSubmission(id, fingerprint, "key");
 }
 
 /** The id of a submission with an `Idempotency-Key`. @param route such as `POST /orders`. */
