@@ -178,12 +178,9 @@ function lookAtInfo(info: Info, isClusterNode: boolean, save: unknown, add: Add)
   // Without save points, Redis ignores a snapshot that failed.
   if (isLogBroken || (info["rdb_last_bgsave_status"] === "err" && save !== "")) {
     const text = `Redis could not save its ${isLogBroken ? "append-only file" : "snapshot"}: by default, it refuses every lock until it can save again`;
-    add(
-      "fail",
-      "disk",
-      text,
-      "free some disk space, or let Redis write to its directory: the log of Redis names the error",
-    );
+    const remedy =
+      "free some disk space, or let Redis write to its directory: the log of Redis names the error";
+    add("fail", "disk", text, remedy);
   }
 }
 

@@ -107,10 +107,8 @@ export function encodeRecord(
   const open = length + described;
   if (seal !== undefined) {
     const content = Buffer.concat([Buffer.from(open), bufferOf(body ?? "")]);
-    return Buffer.concat([
-      Buffer.from(text),
-      seal.seal(content, boundTo({ key, submission }, text)),
-    ]);
+    const sealed = seal.seal(content, boundTo({ key, submission }, text));
+    return Buffer.concat([Buffer.from(text), sealed]);
   }
   if (body === undefined || typeof body === "string") return text + open + (body ?? "");
   return Buffer.concat([Buffer.from(text + open), bufferOf(body)]);

@@ -65,10 +65,8 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
       : [{ route: this.#connections.routeOf(command, this.#command), requests: all }];
     for (const { requests, route } of groups) {
       // Rule 23: calls are counted by node, so that those to a silent node limit no other node.
-      const wanted = Math.max(
-        1,
-        this.#callsAtOnce - (route?.connection.inFlightTo(route.node) ?? 0),
-      );
+      const inFlight = route?.connection.inFlightTo(route.node) ?? 0;
+      const wanted = Math.max(1, this.#callsAtOnce - inFlight);
       const calls = Math.min(wanted, Math.ceil(requests.length / leastEntries));
       const most = this.#mayShare(requests, route) ? (this.#command.maxEntries ?? maxEntries) : 1;
       const entries = Math.min(Math.ceil(requests.length / calls), most);

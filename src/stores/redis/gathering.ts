@@ -145,13 +145,8 @@ export async function askSharing(
     const [, ...found] = await Promise.all(asked);
     if (found.every((each) => each === value)) return "yes";
     // A restart or 5 s of silence loses one key and all after it. Shards lose keys here and there.
-    if (
-      !found.includes(
-        value,
-        found.findIndex((each) => each !== value),
-      )
-    )
-      return "no";
+    const firstLost = found.findIndex((each) => each !== value);
+    if (!found.includes(value, firstLost)) return "no";
   } catch (error) {
     if (!isCrossSlot(error)) return "no";
   }
