@@ -4,7 +4,12 @@ import { type AddressInfo, connect } from "node:net";
 import { Readable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { type SubmitGuardOptions, submitGuard } from "../../src/fetch/index.ts";
+import {
+  leaseOf,
+  type SubmitGuardOptions,
+  submissionOf,
+  submitGuard,
+} from "../../src/fetch/index.ts";
 import { InvalidOptionError, MemoryStore, SubmitLock } from "../../src/index.ts";
 import { until } from "../support/until.ts";
 import { gate } from "./gate.ts";
@@ -52,6 +57,44 @@ async function codeOf(response: Response): Promise<unknown> {
 }
 
 describe("plain requests", () => {
+  const proxied = (set?: ProxyHandler<Request>["set"]) => (request: Request) =>
+    new Proxy(request, {
+      get(target, name) {
+        const value = Reflect.get(target, name);
+        return typeof value === "function" ? value.bind(target) : value;
+      },
+      ...(set && { set }),
+    });
+
+  test.each<[string, made: (request: Request) => Request]>([
+    ["a request", (request) => request],
+    ["a frozen request", Object.freeze],
+    ["a proxy", proxied()],
+    ["a proxy that ignores new properties", proxied(() => false)],
+    [
+      "a proxy that refuses new properties",
+      proxied(() => {
+        throw new TypeError("read only");
+      }),
+    ],
+  ])("%s has a lease and a submission, also behind its answer", async (_what, made) => {
+    const { guard, isFree } = open();
+    const request = made(order());
+    expect(leaseOf(request)).toBeUndefined();
+    expect(submissionOf(request)).toBeUndefined();
+    const seen: unknown[] = [];
+    const post = guard.protect((its) => {
+      seen.push(leaseOf(its)?.key, typeof submissionOf(its)?.id);
+      return new Response("placed");
+    });
+    expect((await post(request)).status).toBe(200);
+    expect(seen).toEqual(["lock:submit:42", "string"]);
+    expect(leaseOf(request)?.key).toBe("lock:submit:42");
+    expect(submissionOf(request)?.id).toBeTypeOf("string");
+    expect(leaseOf(order())).toBeUndefined();
+    expect(await isFree()).toBe(true);
+  });
+
   test("a quoted key with a comma is refused: it may have been two lines", async () => {
     const { guard } = open();
     const post = guard.protect(() => new Response("placed"));
