@@ -26,6 +26,7 @@ try {
     { framework: "Express", variant: "once", key: "new" },
     { framework: "Koa", variant: "guard" },
     { framework: "Fastify", variant: "guard" },
+    { framework: "Fastify", variant: "once", key: "new" },
     { framework: "fetch", variant: "guard" },
     { framework: "fetch", variant: "once", key: "new" },
   ] as const;

@@ -36,9 +36,19 @@ const processor = new ProcessorTime();
 // The processor time, in µs, since it was asked last; and the port.
 serve(async () => ({ micros: processor.take(), port }));
 
-async function newLock() {
+/** The options of a guard, but for its user. */
+async function guardOptions() {
   const { RedisStore, SubmitLock } = await packageAt<typeof import("submit-lock")>(tree);
-  return new SubmitLock({ store: new RedisStore(redis), ttlMs });
+  const lock = new SubmitLock({ store: new RedisStore(redis), ttlMs });
+  return { lock, idempotency: variant === "once" ? {} : undefined };
+}
+
+/** One round trip to Redis, and then the handler. */
+function behindPing<Args extends unknown[], Answer>(handler: (...args: Args) => Promise<Answer>) {
+  return async (...args: Args) => {
+    await redis.ping();
+    return await handler(...args);
+  };
 }
 
 /** What one writes in a few lines: nothing is confirmed, extended or bounded. */
@@ -78,9 +88,7 @@ async function inFrontOf(handler: RequestHandler): Promise<RequestHandler[]> {
     tree,
     "express/index.js",
   );
-  const idempotency = variant === "once" ? {} : undefined;
-  const lock = await newLock();
-  const guard = submitGuard({ lock, userId: (req) => req.get("x-user-id"), idempotency });
+  const guard = submitGuard({ ...(await guardOptions()), userId: (req) => req.get("x-user-id") });
   return variant === "guard" ? [guard, handler] : [guard.protect(handler)];
 }
 
@@ -106,9 +114,7 @@ async function koaLock(): Promise<Middleware | undefined> {
     };
   }
   const { submitGuard } = await packageAt<typeof import("submit-lock/koa")>(tree, "koa/index.js");
-  const idempotency = variant === "once" ? {} : undefined;
-  const lock = await newLock();
-  return submitGuard({ lock, userId: (ctx) => ctx.get("x-user-id"), idempotency });
+  return submitGuard({ ...(await guardOptions()), userId: (ctx) => ctx.get("x-user-id") });
 }
 
 async function fastifyShop(): Promise<RequestListener> {
@@ -126,18 +132,12 @@ type FastifyHandler = (request: FastifyRequest, reply: FastifyReply) => Promise<
 
 async function fastifyLock(handler: FastifyHandler): Promise<FastifyHandler> {
   if (variant === "bare") return handler;
-  if (variant === "one PING") {
-    return async (request, reply) => {
-      await redis.ping();
-      return await handler(request, reply);
-    };
-  }
+  if (variant === "one PING") return behindPing(handler);
+  const userId = (request: FastifyRequest) => `${request.headers["x-user-id"]}`;
   if (variant === "hand-written") {
     return async (request, reply) => {
       const ended = (listener: () => void) => void reply.raw.once("finish", listener);
-      if (await handWritten(`${request.headers["x-user-id"]}`, ended)) {
-        return await handler(request, reply);
-      }
+      if (await handWritten(userId(request), ended)) return await handler(request, reply);
       reply.code(409);
       return {};
     };
@@ -146,10 +146,7 @@ async function fastifyLock(handler: FastifyHandler): Promise<FastifyHandler> {
     tree,
     "fastify/index.js",
   );
-  const idempotency = variant === "once" ? {} : undefined;
-  const lock = await newLock();
-  const userId = (request: FastifyRequest) => `${request.headers["x-user-id"]}`;
-  return submitGuard({ lock, userId, idempotency }).protect(handler);
+  return submitGuard({ ...(await guardOptions()), userId }).protect(handler);
 }
 
 type FetchHandler = (request: Request) => Promise<Response>;
@@ -162,12 +159,7 @@ async function fetchShop(): Promise<RequestListener> {
 
 async function fetchLock(handler: FetchHandler): Promise<FetchHandler> {
   if (variant === "bare") return handler;
-  if (variant === "one PING") {
-    return async (request) => {
-      await redis.ping();
-      return await handler(request);
-    };
-  }
+  if (variant === "one PING") return behindPing(handler);
   const userId = (request: Request) => request.headers.get("x-user-id") ?? "";
   if (variant === "hand-written") {
     return async (request) => {
@@ -183,6 +175,5 @@ async function fetchLock(handler: FetchHandler): Promise<FetchHandler> {
     tree,
     "fetch/index.js",
   );
-  const idempotency = variant === "once" ? {} : undefined;
-  return submitGuard({ lock: await newLock(), userId, idempotency }).protect(handler);
+  return submitGuard({ ...(await guardOptions()), userId }).protect(handler);
 }
