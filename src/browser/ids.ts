@@ -21,11 +21,15 @@ function stored(method: keyof Storage, name: string, ...words: string[]) {
 export const kept = (name: string): string | null | undefined =>
   stored("getItem", name) ?? memory.get(name);
 
+export function keep(name: string, id: string): void {
+  stored("setItem", name, id);
+  memory.set(name, id);
+}
+
 /** Returns the id of a named order: made by the first call, kept by the tab to the final answer. */
 export function idOf(name: string): string {
   const id = kept(name) || newId();
-  stored("setItem", name, id);
-  memory.set(name, id);
+  keep(name, id);
   return id;
 }
 

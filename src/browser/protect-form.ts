@@ -1,5 +1,5 @@
 import { FORM_BUSY_MS } from "./bounds.ts";
-import { digestOf, forget, idOf, kept, owners, protections } from "./ids.ts";
+import { digestOf, forget, idOf, keep, kept, owners, protections } from "./ids.ts";
 
 /** Names of fields that are filled anew: what is ordered does not depend on them. */
 const TOKENS = /csrf|token|captch|turnsti|nonce/i;
@@ -8,7 +8,7 @@ const TOKENS = /csrf|token|captch|turnsti|nonce/i;
 export interface ProtectFormOptions {
   /**
    * The name of the order.
-   * @defaultValue the page, the form's `action`, and the form's place in the page
+   * @defaultValue the page, the form's `action`, and its place among the forms with that action
    */
   readonly name?: string | undefined;
   /** The name of the field with the id. @defaultValue `"submissionId"` */
@@ -31,7 +31,7 @@ export type ProtectableForm = typeof globalThis extends { HTMLFormElement: { pro
 // biome-ignore lint/suspicious/noExplicitAny: servers have no types of the DOM.
 type Submit = Event & { readonly submitter?: any };
 // biome-ignore lint/suspicious/noExplicitAny: servers have no types of the DOM.
-declare const document: any, addEventListener: any, removeEventListener: any;
+declare const document: any, addEventListener: any, removeEventListener: any, FormData: any;
 
 const bare = (url: string) => url.split("#")[0];
 
@@ -53,14 +53,19 @@ export function protectForm(
   const made = document.createElement("input");
   made.type = "hidden";
   made.name = field;
-  const attribute = (name: string) => made.getAttribute.call(form, name);
+  const attribute = (name: string, of = form) => made.getAttribute.call(of, name);
   const url = bare(document.URL);
-  const name = given ?? `${url} ${attribute("action")} ${[...document.forms].indexOf(form)}`;
+  const action = attribute("action");
+  // Forms with another action, such as a question about cookies, may be there at one visit only.
+  const alike = [...document.forms].filter((each) => attribute("action", each) === action);
+  const name = given ?? `${url} ${action} ${alike.indexOf(form)}`;
   // biome-ignore lint/suspicious/noExplicitAny: servers have no types of the DOM.
   const visit: any = performance.getEntriesByType?.("navigation" as never)[0];
   // A form that was loaded anew keeps its id only if the load was a reload or a return. Compare the
   // URL as well: a router shows other pages in a document that was reloaded once.
   const isReturn = /load|back/.test(visit?.type) && bare(visit.name) === url;
+  // While listeners of a submit run, the digest of the content follows the id.
+  const idIn = (input: { readonly value: string }) => input.value.split("~")[0] as string;
   /** Returns the field with the id. The page may have rendered the form's fields anew. */
   const filled = () => {
     let input = made.querySelector.call(form, `[name="${field}"]`);
@@ -69,8 +74,10 @@ export function protectForm(
       input = made;
       made.append.call(form, made);
     }
-    if (!input.value) {
-      const owner = owners.get(kept(name) as string);
+    const last = kept(name) as string;
+    const owner = owners.get(last);
+    // Firefox brings back the id that the page had put into the server's field before a reload.
+    if (!input.value || (!owner && idIn(input) === last)) {
       if (owner ? isSpent || owner.deref() !== form : !isReturn) forget(name);
       isSpent = false;
       input.value = idOf(name);
@@ -81,20 +88,27 @@ export function protectForm(
   // `form.submit()` and `new FormData(form)` in a script fire `formdata`, too.
   // biome-ignore lint/suspicious/noExplicitAny: servers have no types of the DOM.
   const onFormData = ({ formData }: any) => {
-    let id = filled().value;
+    const input = filled();
+    const id = idIn(input);
+    let sent = input.value;
     if (owners.has(id)) {
+      // Again, because a page that is prerendered loses what it has stored before it is shown.
+      keep(name, id);
       const submitter = event?.submitter;
-      let content = submitter?.getAttribute("formaction") ?? "";
+      const changed = attribute("action") === action ? "" : attribute("action");
+      let content = submitter?.getAttribute("formaction") ?? changed;
       for (const [key, value] of formData) {
         // An image that is a button sends the place of the click, which is not the order's content.
         const isPlace = submitter?.type === "image" && /\b[xy]$/.test(key);
         if (key !== field && !TOKENS.test(key)) {
-          content += JSON.stringify([key, isPlace || value, value.size, value.name]);
+          // A field without a file has the time of the click.
+          const file = value.size && [value.size, value.name, value.lastModified];
+          content += JSON.stringify([key, isPlace || value, file]);
         }
       }
-      id += `~${digestOf(content)}`;
+      sent = `${id}~${digestOf(content)}`;
     }
-    formData.set(field, id);
+    formData.set(field, sent);
   };
 
   let event: Submit | null | undefined;
@@ -108,20 +122,25 @@ export function protectForm(
   };
   const onSubmit = (next: Submit) => {
     const submitter = next.submitter;
-    if ((submitter?.formMethod || attribute("method")) === "dialog") return;
+    const isDialog = (submitter?.formMethod || attribute("method")) === "dialog";
+    // A script's own event that cannot be prevented sends nothing.
+    if (isDialog || !next.cancelable) return;
     // Stop a second submit, unless the first was prevented, as by a validator that submits again.
     if (event && !event.defaultPrevented) {
       next.preventDefault();
       return next.stopImmediatePropagation();
     }
     event = next;
-    // Fill the field now, because later submit listeners may read it.
-    filled();
+    // Later listeners may read the field, as jQuery's `serialize()` does.
+    const input = filled();
+    const { value } = input;
+    input.value = new FormData(form, submitter).get(field);
     isSpent = true;
     // Listen now, not in the timer: a page cached before its timer would stop clicks after Back.
     addEventListener("pageshow", giveBack, { once: true });
     // Disable the button later: a listener may prevent the submit. A disabled button is not sent.
     timer = setTimeout(() => {
+      if (input.value.startsWith(value)) input.value = value;
       if (next.defaultPrevented) return removeEventListener("pageshow", giveBack);
       const focused = document.activeElement;
       const ariaBusy = attribute("aria-busy");
@@ -146,6 +165,8 @@ export function protectForm(
   const protection = () => {
     listening.abort();
     giveBack();
+    const input = filled();
+    if (owners.has(idIn(input))) input.value = "";
     made.remove();
     return isSpent;
   };

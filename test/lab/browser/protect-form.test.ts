@@ -52,7 +52,13 @@ const kinds: Record<string, string> = {
     Object.assign(globalThis, { forget, idOf, protectForm, submitOnce });
     document.documentElement.dataset.ready = true;
   </script>`,
-  turbo: `<script type="module" src="/turbo.js"></script><script type="module">${protectsAll}</script>`,
+  // As the guide has it.
+  turbo: `<script type="module" src="/turbo.js"></script><script type="module">
+    import { protectForm } from "/module/index.js";
+    for (const event of ["turbo:load", "turbo:render", "turbo:frame-render"]) {
+      addEventListener(event, () => { for (const form of document.forms) protectForm(form); });
+    }
+  </script>`,
   htmx2: `<script src="/htmx2.js"></script><script type="module">${protectsAll}</script>`,
   // It fetches a page again where the customer goes back, unless it is told to load it.
   htmx4: `<meta name="htmx-config" content='{"history":"reload"}'>
@@ -80,6 +86,23 @@ const forms: Record<string, string> = {
   // As a page without JavaScript has it: the server has made the id.
   token: `<form method="post" action="/orders">USER<input name="cart" value="CART">
     <input type="hidden" name="submissionId" value="id-CART"><button>Buy</button></form>`,
+  // As in Firefox: a reload and Back bring back what a script has put into a field of the server.
+  empty: `<form method="post" action="/orders">USER<input name="cart" value="CART">
+    <input type="hidden" name="submissionId" value=""><script>{
+      const field = document.currentScript.previousElementSibling;
+      const [{ type }] = performance.getEntriesByType("navigation");
+      if (type !== "navigate") field.value = sessionStorage.field;
+      addEventListener("pagehide", () => { sessionStorage.field = field.value; });
+    }</script><button>Buy</button></form>`,
+  consent: `<form action="/consent"><input name="cookies"></form><script>
+      if (sessionStorage.isAsked) document.forms[0].remove();
+      sessionStorage.isAsked = true;
+    </script><form method="post" action="/orders">USER
+    <input name="cart" value="CART"><button>Buy</button></form>`,
+  upload: `<form method="post" action="/orders">USER<input name="cart" value="CART">
+    <input type="file" name="copy"><button>Buy</button></form>`,
+  framed: `<turbo-frame id="framed"><form method="post" action="/orders">USER
+    <input name="cart" value="CART"><button>Buy</button></form></turbo-frame>`,
   dialog: `<dialog open><form method="dialog"><button>Close</button></form></dialog>`,
   buttons: `<form method="post" action="/orders">USER
     <button name="cart" value="CART-one">One</button>
@@ -262,6 +285,40 @@ describe.each([
     expect(await buys()).toBe(first);
   });
 
+  test("is one order after Back where the browser brings back the id in the server's field", async () => {
+    await open("plain", "empty");
+    const first = await buys();
+    await goesBack();
+    expect(await buys()).toBe(first);
+    await goesBack();
+    await page.reload();
+    await ready();
+    await page.fill("[name=cart]", `${user}-five`);
+    const second = await buys();
+    expect(second).not.toBe(first);
+    await visit("plain", "empty");
+    const third = await buys();
+    expect([first, third]).toEqual(ordersOf());
+    expect(ordersOf(`${user}-five`)).toEqual([second]);
+  });
+
+  test("is one order after Back though another form is gone", async () => {
+    await open("plain", "consent");
+    const first = await buys("text=Buy");
+    await goesBack();
+    expect(await buys("text=Buy")).toBe(first);
+  });
+
+  test("is one order after Back of a page that was prerendered, which lost what it had stored", async () => {
+    await open("plain", "buy");
+    await buys();
+    await visit("plain", "buy");
+    await page.evaluate("sessionStorage.clear()");
+    const second = await buys();
+    await goesBack();
+    expect(await buys()).toBe(second);
+  });
+
   test("is one order after Back wherever the customer clicks on its image", async () => {
     await open("plain", "image");
     const first = await buys("[type=image]");
@@ -367,6 +424,74 @@ describe("a page that stays", () => {
       ids.push(await idIn());
     }
     expect(new Set(ids).size).toBe(3);
+  });
+
+  test("renews the server's field of a form that is protected again after it was sent", async () => {
+    await open("plain", "empty");
+    const id = await idIn();
+    const again = `protections[0](); protections = [protectForm(${formOf})]`;
+    await page.evaluate(again);
+    expect(await idIn()).toBe(id);
+    await page.evaluate(`${formOf}.addEventListener("submit", (event) => event.preventDefault());
+      ${formOf}.requestSubmit(); ${again}`);
+    expect(await idIn()).not.toBe(id);
+  });
+
+  test("has another id for another content where a listener reads the fields themselves", async () => {
+    await open("plain", "buy");
+    // As `serialize()` of jQuery reads them.
+    await page.evaluate(`globalThis.sent = [];
+      ${formOf}.addEventListener("submit", (event) => {
+        event.preventDefault();
+        sent.push(${formOf}.elements.submissionId.value);
+      })`);
+    const id = await idIn();
+    for (const cart of ["one", "two", "one"]) {
+      await page.fill("[name=cart]", cart);
+      await click();
+    }
+    const [one = "", two, again] = (await page.evaluate("sent")) as string[];
+    expect(one).toMatch(new RegExp(`^${id}~`));
+    expect(two).not.toBe(one);
+    expect(again).toBe(one);
+    await untilShown(async () => (await idIn()) === id, { what: "the id alone" });
+  });
+
+  test("has another id for another file of one name and size, but not without a file", async () => {
+    await open("plain", "upload");
+    const idOf = (files: string): Promise<string> =>
+      page.evaluate(`{
+        const chosen = new DataTransfer();
+        for (const file of [${files}]) chosen.items.add(file);
+        ${formOf}.elements.copy.files = chosen.files;
+      }
+      new FormData(${formOf}).get("submissionId")`);
+    const file = (changedAt: number) =>
+      `new File(["sku,5"], "order.csv", { lastModified: ${changedAt} })`;
+    const first = await idOf(file(1));
+    expect(await idOf(file(2))).not.toBe(first);
+    expect(await idOf(file(1))).toBe(first);
+    const none = await idOf("");
+    // The browser gives a field without a file the time of the call.
+    await page.waitForTimeout(5);
+    expect(await idOf("")).toBe(none);
+  });
+
+  test("has another id for an action that a script has set", async () => {
+    await open("plain", "buy");
+    const idAt = (action: string) =>
+      page.evaluate(`${formOf}.action = "${action}"; new FormData(${formOf}).get("submissionId")`);
+    const order = await idAt("/orders");
+    expect(await idAt("/draft")).not.toBe(order);
+    expect(await idAt("/orders")).toBe(order);
+  });
+
+  test("can be sent behind an event of a script that sends nothing", async () => {
+    await open("plain", "buy");
+    await page.evaluate(`${formOf}.dispatchEvent(new Event("submit"))`);
+    await page.waitForTimeout(50);
+    expect(await page.isDisabled("button")).toBe(false);
+    await buys();
   });
 
   test("keeps the id where the fields are rendered anew, and puts it in again", async () => {
@@ -538,6 +663,23 @@ describe.each([
     expect(numbers).toEqual([first, first + 1, first + 2, next]);
     expect(ordersOf()).toEqual([...new Set(numbers)]);
   });
+});
+
+test.each([
+  ["with an error", "buy"],
+  ["in a frame", "framed"],
+])("a form that Turbo renders again %s has an id", async (_where, form) => {
+  await open("turbo", form);
+  const body = (await (await page.request.get(page.url())).text()).replace(
+    "<button>",
+    "<p role=alert>Please check</p><button>",
+  );
+  await page.route("**/orders", (route) =>
+    route.fulfill({ status: 422, contentType: "text/html", body }),
+  );
+  await click();
+  await page.getByText("Please check").waitFor();
+  await page.waitForSelector("form [name=submissionId]", { state: "attached" });
 });
 
 test("a form that Turbo does not send is one order after Back, and another one on a new visit", async () => {
