@@ -29,3 +29,23 @@ test("a request that has ended does not stay in memory with its asynchronous con
   );
   expect(stdout.trim()).toBe("collected");
 });
+
+// As `jest --detectOpenHandles` counts them.
+test("a process that has used a lock has no open handle of the package", async () => {
+  const { stdout } = await runChild(`
+    import { createHook } from "node:async_hooks";
+    const open = new Map();
+    const hook = createHook({
+      init: (id, type) => open.set(id, type),
+      destroy: (id) => open.delete(id),
+    }).enable();
+    const { MemoryStore, SubmitLock } = await import(${JSON.stringify(sourceUrl("index.ts"))});
+    const lock = new SubmitLock({ store: new MemoryStore() });
+    const { lease } = await lock.acquire("42");
+    await lease.release();
+    await lock.close();
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    hook.disable();
+    console.log([...open.values()].filter((type) => type === "submit-lock").length);`);
+  expect(stdout.trim()).toBe("0");
+});
