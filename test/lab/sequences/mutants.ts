@@ -57,8 +57,8 @@ export const pageFlaws: readonly Flaw[] = [
     strategy: "`submitOnce`",
     name: "an id of an earlier page counts as one under which nothing was sent",
     in: "idOf",
-    find: 'stored("setItem", name, id);',
-    replace: 'stored("setItem", name, id); unused.add(id);',
+    find: "keep(name, id);",
+    replace: "keep(name, id); unused.add(id);",
   },
   {
     strategy: "`submitOnce`",
