@@ -31,7 +31,7 @@ export type ProtectableForm = typeof globalThis extends { HTMLFormElement: { pro
 // biome-ignore lint/suspicious/noExplicitAny: servers have no types of the DOM.
 type Submit = Event & { readonly submitter?: any };
 // biome-ignore lint/suspicious/noExplicitAny: servers have no types of the DOM.
-declare const document: any, addEventListener: any, removeEventListener: any, FormData: any;
+declare const document: any, addEventListener: any, removeEventListener: any;
 
 const bare = (url: string) => url.split("#")[0];
 
@@ -64,8 +64,6 @@ export function protectForm(
   // A form that was loaded anew keeps its id only if the load was a reload or a return. Compare the
   // URL as well: a router shows other pages in a document that was reloaded once.
   const isReturn = /load|back/.test(visit?.type) && bare(visit.name) === url;
-  // While listeners of a submit run, the digest of the content follows the id.
-  const idIn = (input: { readonly value: string }) => input.value.split("~")[0] as string;
   /** Returns the field with the id. The page may have rendered the form's fields anew. */
   const filled = () => {
     let input = made.querySelector.call(form, `[name="${field}"]`);
@@ -76,8 +74,8 @@ export function protectForm(
     }
     const last = kept(name) as string;
     const owner = owners.get(last);
-    // Firefox brings back the id that the page had put into the server's field before a reload.
-    if (!input.value || (!owner && idIn(input) === last)) {
+    // Over a reload and Back, Firefox keeps an id that this script has put into the server's field.
+    if (!input.value || (!owner && input.value === last)) {
       if (owner ? isSpent || owner.deref() !== form : !isReturn) forget(name);
       isSpent = false;
       input.value = idOf(name);
@@ -88,15 +86,12 @@ export function protectForm(
   // `form.submit()` and `new FormData(form)` in a script fire `formdata`, too.
   // biome-ignore lint/suspicious/noExplicitAny: servers have no types of the DOM.
   const onFormData = ({ formData }: any) => {
-    const input = filled();
-    const id = idIn(input);
-    let sent = input.value;
+    let id = filled().value;
     if (owners.has(id)) {
       // Again, because a page that is prerendered loses what it has stored before it is shown.
       keep(name, id);
       const submitter = event?.submitter;
-      const changed = attribute("action") === action ? "" : attribute("action");
-      let content = submitter?.getAttribute("formaction") ?? changed;
+      let content = submitter?.getAttribute("formaction") ?? "";
       for (const [key, value] of formData) {
         // An image that is a button sends the place of the click, which is not the order's content.
         const isPlace = submitter?.type === "image" && /\b[xy]$/.test(key);
@@ -106,9 +101,9 @@ export function protectForm(
           content += JSON.stringify([key, isPlace || value, file]);
         }
       }
-      sent = `${id}~${digestOf(content)}`;
+      id += `~${digestOf(content)}`;
     }
-    formData.set(field, sent);
+    formData.set(field, id);
   };
 
   let event: Submit | null | undefined;
@@ -122,25 +117,22 @@ export function protectForm(
   };
   const onSubmit = (next: Submit) => {
     const submitter = next.submitter;
-    const isDialog = (submitter?.formMethod || attribute("method")) === "dialog";
-    // A script's own event that cannot be prevented sends nothing.
-    if (isDialog || !next.cancelable) return;
+    if ((submitter?.formMethod || attribute("method")) === "dialog") return;
     // Stop a second submit, unless the first was prevented, as by a validator that submits again.
     if (event && !event.defaultPrevented) {
       next.preventDefault();
       return next.stopImmediatePropagation();
     }
     event = next;
-    // Later listeners may read the field, as jQuery's `serialize()` does.
-    const input = filled();
-    const { value } = input;
-    input.value = new FormData(form, submitter).get(field);
+    // Fill the field now, because later submit listeners may read it.
+    filled();
     isSpent = true;
     // Listen now, not in the timer: a page cached before its timer would stop clicks after Back.
     addEventListener("pageshow", giveBack, { once: true });
     // Disable the button later: a listener may prevent the submit. A disabled button is not sent.
     timer = setTimeout(() => {
-      if (input.value.startsWith(value)) input.value = value;
+      // A validator has submitted again: the next one has a timer of its own.
+      if (event !== next) return;
       if (next.defaultPrevented) return removeEventListener("pageshow", giveBack);
       const focused = document.activeElement;
       const ariaBusy = attribute("aria-busy");
@@ -166,7 +158,7 @@ export function protectForm(
     listening.abort();
     giveBack();
     const input = filled();
-    if (owners.has(idIn(input))) input.value = "";
+    if (owners.has(input.value)) input.value = "";
     made.remove();
     return isSpent;
   };
