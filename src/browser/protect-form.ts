@@ -37,7 +37,7 @@ const bare = (url: string) => url.split("#")[0];
 
 /**
  * Puts an id into the form, unless the server has, and lets one submit through at a time: the form
- * is `aria-busy` and its button disabled until the page is shown again or 30 s have passed. The id
+ * is `aria-busy` and the pressed button disabled until the page is shown again or 30 s have passed. The id
  * belongs to this element and the content that it sends. Reload and back keep the id. A new visit,
  * another form, other content, or protecting a form again after it was sent means another id.
  * @returns a function that takes the protection off, and has `renew()`.
@@ -53,11 +53,13 @@ export function protectForm(
   const made = document.createElement("input");
   made.type = "hidden";
   made.name = field;
-  const attribute = (name: string, of = form) => made.getAttribute.call(of, name);
+  const attribute = (name: string) => made.getAttribute.call(form, name);
   const url = bare(document.URL);
   const action = attribute("action");
   // Forms with another action, such as a question about cookies, may be there at one visit only.
-  const alike = [...document.forms].filter((each) => attribute("action", each) === action);
+  const alike = [...document.forms].filter(
+    (each) => made.getAttribute.call(each, "action") === action,
+  );
   const name = given ?? `${url} ${action} ${alike.indexOf(form)}`;
   // biome-ignore lint/suspicious/noExplicitAny: servers have no types of the DOM.
   const visit: any = performance.getEntriesByType?.("navigation" as never)[0];
@@ -72,15 +74,15 @@ export function protectForm(
       input = made;
       made.append.call(form, made);
     }
-    const last = kept(name) as string;
-    const owner = owners.get(last);
-    // Over a reload and Back, Firefox keeps an id that this script has put into the server's field.
-    if (!input.value || (!owner && input.value === last)) {
+    if (!input.value) {
+      const owner = owners.get(kept(name) as string);
       if (owner ? isSpent || owner.deref() !== form : !isReturn) forget(name);
       isSpent = false;
       input.value = idOf(name);
-      owners.set(input.value, new WeakRef(form));
+      keep(input.value, name);
     }
+    // Over a reload and Back, Firefox keeps an id that this script has put into the server's field.
+    if (kept(input.value)) owners.set(input.value, new WeakRef(form));
     return input;
   };
   // `form.submit()` and `new FormData(form)` in a script fire `formdata`, too.
@@ -88,8 +90,6 @@ export function protectForm(
   const onFormData = ({ formData }: any) => {
     let id = filled().value;
     if (owners.has(id)) {
-      // Again, because a page that is prerendered loses what it has stored before it is shown.
-      keep(name, id);
       const submitter = event?.submitter;
       let content = submitter?.getAttribute("formaction") ?? "";
       for (const [key, value] of formData) {
@@ -97,8 +97,8 @@ export function protectForm(
         const isPlace = submitter?.type === "image" && /\b[xy]$/.test(key);
         if (key !== field && !TOKENS.test(key)) {
           // A field without a file has the time of the click.
-          const file = value.size && [value.size, value.name, value.lastModified];
-          content += JSON.stringify([key, isPlace || value, file]);
+          const changedAt = value.name && value.lastModified;
+          content += JSON.stringify([key, isPlace || value, value.size, value.name, changedAt]);
         }
       }
       id += `~${digestOf(content)}`;
@@ -131,9 +131,11 @@ export function protectForm(
     addEventListener("pageshow", giveBack, { once: true });
     // Disable the button later: a listener may prevent the submit. A disabled button is not sent.
     timer = setTimeout(() => {
-      // A validator has submitted again: the next one has a timer of its own.
-      if (event !== next) return;
-      if (next.defaultPrevented) return removeEventListener("pageshow", giveBack);
+      if (next.defaultPrevented) {
+        // A validator may have submitted again, and that submit needs the listener.
+        if (event === next) removeEventListener("pageshow", giveBack);
+        return;
+      }
       const focused = document.activeElement;
       const ariaBusy = attribute("aria-busy");
       const button = submitter ?? {};
@@ -154,11 +156,13 @@ export function protectForm(
   const listen = made.addEventListener.bind(form);
   listen("submit", onSubmit, { capture: true, signal });
   listen("formdata", onFormData, { signal });
+  // A prerendered page has lost what it has stored once it is shown.
+  if (document.prerendering) {
+    document.addEventListener("prerenderingchange", () => keep(name, filled().value));
+  }
   const protection = () => {
     listening.abort();
     giveBack();
-    const input = filled();
-    if (owners.has(input.value)) input.value = "";
     made.remove();
     return isSpent;
   };
