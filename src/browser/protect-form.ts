@@ -37,9 +37,9 @@ const bare = (url: string) => url.split("#")[0];
 
 /**
  * Puts an id into the form, unless the server has, and lets one submit through at a time: the form
- * is `aria-busy` and the pressed button disabled until the page is shown again or 30 s have passed. The id
- * belongs to this element and the content that it sends. Reload and back keep the id. A new visit,
- * another form, other content, or protecting a form again after it was sent means another id.
+ * is `aria-busy` and the pressed button disabled until the page is shown again or 30 s have passed.
+ * The id belongs to this element and the content that it sends. Reload and back keep the id. A new
+ * visit, another form, other content, or protecting a form again after it was sent means another id.
  * @returns a function that takes the protection off, and has `renew()`.
  */
 export function protectForm(
@@ -79,6 +79,7 @@ export function protectForm(
       if (owner ? isSpent || owner.deref() !== form : !isReturn) forget(name);
       isSpent = false;
       input.value = idOf(name);
+      // Note the id itself, so that it is known for this script's own wherever it is found.
       keep(input.value, name);
     }
     // Over a reload and Back, Firefox keeps an id that this script has put into the server's field.
