@@ -152,17 +152,17 @@ export function protectForm(
     });
   };
 
-  const listening = new AbortController();
-  const { signal } = listening;
-  const listen = made.addEventListener.bind(form);
-  listen("submit", onSubmit, { capture: true, signal });
-  listen("formdata", onFormData, { signal });
+  made.addEventListener.call(form, "submit", onSubmit, true);
+  made.addEventListener.call(form, "formdata", onFormData);
   // A prerendered page has lost what it has stored once it is shown.
   if (document.prerendering) {
     document.addEventListener("prerenderingchange", () => keep(name, filled().value));
   }
   const protection = () => {
-    listening.abort();
+    // Not by an AbortSignal: Angular's zone.js before 0.14.4 does not see it, and would add no
+    // listener to this form again.
+    made.removeEventListener.call(form, "submit", onSubmit, true);
+    made.removeEventListener.call(form, "formdata", onFormData);
     giveBack();
     made.remove();
     return isSpent;

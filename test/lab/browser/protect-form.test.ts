@@ -25,6 +25,7 @@ const files: Record<string, URL> = {
   ),
   "/htmx2.js": new URL("../../../node_modules/htmx2/dist/htmx.js", import.meta.url),
   "/htmx4.js": new URL("../../../node_modules/htmx.org/dist/htmx.js", import.meta.url),
+  "/zone.js": new URL("../../../node_modules/zone.js/bundles/zone.umd.js", import.meta.url),
 };
 for (const name of ["index", "ids", "bounds", "protect-form"]) {
   files[`/module/${name}.js`] = new URL(`../../../dist/esm/browser/${name}.js`, import.meta.url);
@@ -39,14 +40,18 @@ const protectsAll = `import { protectForm } from "/module/index.js";
   protectAll();
   new MutationObserver(protectAll).observe(document, { childList: true, subtree: true });`;
 
-/** What a page has beside its content. */
-const kinds: Record<string, string> = {
-  plain: `<script type="module">
+const plain = `<script type="module">
     import { forget, idOf, protectForm, submitOnce } from "/module/index.js";
     Object.assign(globalThis, { forget, idOf, protectForm, submitOnce });
     globalThis.protections = [...document.forms].map((form) => protectForm(form));
     document.documentElement.dataset.ready = true;
-  </script>`,
+  </script>`;
+
+/** What a page has beside its content. */
+const kinds: Record<string, string> = {
+  plain,
+  // Angular 16 has it: its `addEventListener` knows of no signal that takes a listener off.
+  zone: `<script src="/zone.js"></script>${plain}`,
   unprotected: `<script type="module">
     import { forget, idOf, protectForm, submitOnce } from "/module/index.js";
     Object.assign(globalThis, { forget, idOf, protectForm, submitOnce });
@@ -254,6 +259,17 @@ describe.each([
     await goesBack();
     await page.fill("[name=cart]", user);
     expect(await buys()).toBe(first);
+  });
+
+  test("is another order with another quantity where Angular has protected it twice", async () => {
+    await open("zone", "buy");
+    await page.evaluate("protectForm(document.forms[0])");
+    const first = await buys();
+    await goesBack();
+    await page.evaluate("protectForm(document.forms[0])");
+    await page.fill("[name=cart]", `${user}-five`);
+    expect(await buys()).not.toBe(first);
+    expect([ordersOf().length, ordersOf(`${user}-five`).length]).toEqual([1, 1]);
   });
 
   test("is an order of its own beside another one of the same action", async () => {
