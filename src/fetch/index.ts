@@ -54,8 +54,16 @@ export interface SubmitGuard {
   protect<Handler extends AnyHandler>(handler: Handler): ProtectedHandler<Handler>;
 }
 
-/** Each request's lease and submission. A map, because a request may be frozen, or a proxy. */
-const found = new WeakMap<Request, Partial<Pick<RequestLease, "lease" | "submission">>>();
+type Found = WeakMap<Request, Partial<Pick<RequestLease, "lease" | "submission">>>;
+
+const shared = globalThis as unknown as Record<symbol, Found | undefined>;
+
+/**
+ * Each request's lease and submission. A map, because a request may be frozen, or a proxy. Shared
+ * by the copies of the package, such as those of two bundles: `submissionOf` of another copy than
+ * the guard's would find no id, and two orders would get one key at the payment provider.
+ */
+const found: Found = (shared[Symbol.for("submit-lock.found")] ??= new WeakMap());
 
 /** The lease on the user's lock, where a guard has taken it for this request. */
 export function leaseOf(request: Request): Lease | undefined {

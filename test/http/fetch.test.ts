@@ -3,7 +3,7 @@ import { createServer } from "node:http";
 import { type AddressInfo, connect } from "node:net";
 import { Readable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
-import { describe, expect, onTestFinished, test } from "vitest";
+import { describe, expect, onTestFinished, test, vi } from "vitest";
 import {
   leaseOf,
   type SubmitGuardOptions,
@@ -93,6 +93,17 @@ describe("plain requests", () => {
     expect(submissionOf(request)?.id).toBeTypeOf("string");
     expect(leaseOf(order())).toBeUndefined();
     expect(await isFree()).toBe(true);
+  });
+
+  test("another copy of the package, as in another bundle, finds them too", async () => {
+    vi.resetModules();
+    const copy = await import("../../src/fetch/index.ts");
+    expect(copy.submissionOf).not.toBe(submissionOf);
+    const { guard, lock } = open();
+    const found = (its: Request) => [copy.leaseOf(its)?.key, copy.submissionOf(its)?.id];
+    const seen = await guard.protect((its) => Response.json(found(its)))(order());
+    const id = expect.stringMatching(/^[\w-]{22}$/);
+    expect(await seen.json()).toEqual([lock.keyFor("42"), id]);
   });
 
   test("a quoted key with a comma is refused: it may have been two lines", async () => {
