@@ -102,13 +102,14 @@ export function bodyIsUnparsed(req: IncomingMessage | Http2ServerRequest, body: 
 }
 
 /**
- * The body as a parser has left it; `null` for none. Parsers for Express 4 and Koa set `{}` for a
- * request without a body, those for Express 5 do not, and a retry may reach another version.
+ * The body as a parser has left it; `null` for none, so the JSON text `null` is returned as bytes.
+ * Parsers for Express 4 and Koa set `{}` for a request without a body, those for Express 5 do not,
+ * and a retry may reach another version.
  */
 export function sentBody(req: IncomingMessage | Http2ServerRequest, body: unknown): unknown {
   const isSent = req.readableDidRead || Number(req.headers["content-length"]) > 0;
   if (!isSent && isEmptyObject(body)) return null;
-  return body ?? null;
+  return body ?? (isSent && body === null ? Buffer.from("null") : null);
 }
 
 function isEmptyObject(body: unknown): boolean {

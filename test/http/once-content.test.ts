@@ -65,6 +65,19 @@ describe.each(allMain)("P9: the content of a body decides, on $name", (framework
     }
   });
 
+  // The parsers of the others refuse it.
+  test.runIf(["fastify", "fetch"].includes(framework.family))(
+    "the JSON text null is another content than no body",
+    async () => {
+      const once = await openOnce({ framework });
+      const headers = headersOf(once);
+      expect((await once.submit({ key: orderKey, headers, body: "null" })).status).toBe(201);
+      await once.whenKept(1);
+      expect((await once.submit({ key: orderKey })).status).toBe(422);
+      expect(once.runs).toBe(1);
+    },
+  );
+
   test.runIf(hasParsers(framework)).each([1, 30_000])(
     "a Map that a parser leaves equals nothing, beside %i members",
     async (n) => {

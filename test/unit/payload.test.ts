@@ -134,7 +134,7 @@ describe.each([
   ["Express 5", express5],
 ])("on %s with express.json(), of a body", (_name, express) => {
   const app = express();
-  app.use(express.json());
+  app.use(express.json({ strict: false }));
   app.use((req, res) => {
     const { body } = req;
     res.end(JSON.stringify({ unparsed: bodyIsUnparsed(req, body), sent: sentBody(req, body) }));
@@ -149,6 +149,7 @@ describe.each([
     ["that is JSON", json, '{"sku":7}', false, { sku: 7 }],
     ["that is an empty object", json, "{}", false, {}],
     ["that is an empty array", json, "[]", false, []],
+    ["that is null", json, "null", false, Buffer.from("null").toJSON()],
     ["that is empty", json, "", false, null],
     ["that did not come", json, undefined, false, null],
     ["of another type that did not come", "text/plain", undefined, false, null],
