@@ -56,14 +56,15 @@ export interface SubmitGuard {
 
 type Found = WeakMap<Request, Partial<Pick<RequestLease, "lease" | "submission">>>;
 
-const shared = globalThis as unknown as Record<symbol, Found | undefined>;
-
 /**
- * Each request's lease and submission. A map, because a request may be frozen, or a proxy. Shared
- * by the copies of the package, such as those of two bundles: `submissionOf` of another copy than
- * the guard's would find no id, and two orders would get one key at the payment provider.
+ * Each request's lease and submission. A map, because a request may be frozen, or a proxy. Copies
+ * of the package, such as those of two bundles, share it: `submissionOf` of another copy than the
+ * guard's would find no id, and two orders would get one key at the payment provider.
  */
-const found: Found = (shared[Symbol.for("submit-lock.found")] ??= new WeakMap());
+const foundKey = Symbol.for("submit-lock.found");
+const shared = globalThis as unknown as Record<symbol, Found | undefined>;
+shared[foundKey] ??= new WeakMap();
+const found = shared[foundKey];
 
 /** The lease on the user's lock, where a guard has taken it for this request. */
 export function leaseOf(request: Request): Lease | undefined {
@@ -256,11 +257,12 @@ function redirectOf(thrown: unknown): AnswerHead | undefined {
   }
 }
 
-/** Whether a framework's own object has a status of 400 to 599. Elysia names the status `code`. */
+/** Whether an answer has a status of 400 to 599. Elysia's own object names the status `code`. */
 function saysFailure(answer: unknown): boolean {
   try {
     const { code, init, status = Object(init).status, statusCode = status } = Object(answer);
-    const isElysias = Object.keys(Object(answer)).every((key) => /^(code|response)$/.test(key));
+    const names = Object.keys(Object(answer));
+    const isElysias = names.length > 0 && names.every((key) => /^(code|response)$/.test(key));
     const named = isElysias ? code : statusCode;
     return Number.isInteger(named) && named >= 400 && named < 600;
   } catch {
@@ -331,9 +333,9 @@ class FetchExchange implements Exchange {
     return this.request.headers.get(name) ?? undefined;
   }
 
-  /** Splits at every comma, because `Headers` joins lines: a comma may separate two lines. */
+  /** Splits where `Headers` may have joined two lines: at a comma with a space. */
   headerLines(name: string): readonly string[] {
-    return this.header(name)?.split(",") ?? [];
+    return this.header(name)?.split(", ") ?? [];
   }
 
   watch(): void {

@@ -47,9 +47,10 @@ export function headOf(response: Response): ResponseInit {
  * Reads the part of a response's body that is there within one turn of the event loop. A body that
  * is complete by then is sent as a whole. Any other body passes through, chunk by chunk.
  * @param watcher `ended`: the body was read to its end (with its bytes, if they are few enough),
- * cancelled or broken off. `unanswered`: the body failed before any of it, or was read before.
+ * cancelled or broken off. `unanswered`: the body failed before any of it.
  * @returns the response to send. For a stream also `cancel`, and `clientLeft`, which cancels the
  * stream as soon as no server reads it for a second.
+ * @throws TypeError (as a rejection) for anything but a response that can be sent.
  */
 export async function untilOver(
   response: Response,
@@ -64,11 +65,11 @@ export async function untilOver(
   const isTyped = !isBun || response.headers.has("content-type");
   const source = isProxied || isTyped || response.bodyUsed ? response : response.clone();
   const body = isProxied || !mayHaveBody(status) ? null : source.body;
-  if (body === null || response.bodyUsed) {
-    if (body !== null) watcher.unanswered();
-    else watcher.ended(isProxied ? undefined : new Uint8Array());
+  if (body === null) {
+    watcher.ended(isProxied ? undefined : new Uint8Array());
     return { sent: response };
   }
+  if (response.bodyUsed) throw new TypeError("expected a body that was not read");
   const reader = body.getReader();
   const chunks: Uint8Array[] = [];
   const turn = nextTurn(turnIsOver);
