@@ -64,7 +64,7 @@ export function textsOf(
     const name = texts.find((each) => row[each] !== null && typeof row[each] !== "string");
     if (name === undefined) continue;
     throw new InvalidOptionError(
-      `tx: expected text in the column ${name}, got ${describe(row[name])}. Let the driver return text as strings, and not as bytes or parsed, as by Kysely's ParseJSONResultsPlugin`,
+      `tx: expected text in the column ${name}, got ${describe(row[name])}. Let the driver return text as strings, and not as bytes or parsed, as by a column of type json or Kysely's ParseJSONResultsPlugin`,
     );
   }
   return rows;
@@ -88,7 +88,7 @@ export async function send(
 /** Rule J2: thrown if no transaction is open before `work`. */
 export function noTransaction(cause: unknown): TransactionRequiredError {
   const why =
-    "tx: expected one open transaction, got statements outside of a transaction. Nothing was written. Send BEGIN, and pass the connection that has the transaction and not the pool";
+    "tx: expected one open transaction, got statements outside of a transaction. Nothing was written. Send BEGIN, await one once before the next, and pass the connection that has the transaction and not the pool";
   return new TransactionRequiredError(why, { cause });
 }
 
