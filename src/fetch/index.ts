@@ -11,7 +11,7 @@ import type { StoredAnswer } from "../lock/record.ts";
 import { type Problem, problemOf } from "../problem.ts";
 import { describe, invalidOption, textOfThrown, warnOnce } from "../validation.ts";
 import { payloadOf } from "./payload.ts";
-import { bodyOf, headOf, mayHaveBody, untilOver } from "./response.ts";
+import { bodyOf, headOf, mayHaveBody, saysFailure, untilOver } from "./response.ts";
 
 export type * from "../http/public.ts";
 
@@ -54,16 +54,16 @@ export interface SubmitGuard {
   protect<Handler extends AnyHandler>(handler: Handler): ProtectedHandler<Handler>;
 }
 
-type Found = WeakMap<Request, Partial<Pick<RequestLease, "lease" | "submission">>>;
-
+const foundKey = Symbol.for("submit-lock.found");
+const shared = globalThis as {
+  [foundKey]?: WeakMap<Request, Partial<Pick<RequestLease, "lease" | "submission">>>;
+};
+shared[foundKey] ??= new WeakMap();
 /**
  * Each request's lease and submission. A map, because a request may be frozen, or a proxy. Copies
  * of the package, such as those of two bundles, share it: `submissionOf` of another copy than the
  * guard's would find no id, and two orders would get one key at the payment provider.
  */
-const foundKey = Symbol.for("submit-lock.found");
-const shared = globalThis as unknown as Record<symbol, Found | undefined>;
-shared[foundKey] ??= new WeakMap();
 const found = shared[foundKey];
 
 /** The lease on the user's lock, where a guard has taken it for this request. */
@@ -254,19 +254,6 @@ function redirectOf(thrown: unknown): AnswerHead | undefined {
     return isAnswer ? { status, headers: all } : undefined;
   } catch {
     return undefined;
-  }
-}
-
-/** Whether an answer has a status of 400 to 599. Elysia's own object names the status `code`. */
-function saysFailure(answer: unknown): boolean {
-  try {
-    const { code, init, status = Object(init).status, statusCode = status } = Object(answer);
-    const names = Object.keys(Object(answer));
-    const isElysias = names.length > 0 && names.every((key) => /^(code|response)$/.test(key));
-    const named = isElysias ? code : statusCode;
-    return Number.isInteger(named) && named >= 400 && named < 600;
-  } catch {
-    return false;
   }
 }
 

@@ -43,6 +43,19 @@ export function headOf(response: Response): ResponseInit {
   return { status, statusText, headers: new Headers([...headers]) };
 }
 
+/** Whether an answer has a status of 400 to 599. Elysia's own object names the status `code`. */
+export function saysFailure(answer: unknown): boolean {
+  try {
+    const { code, init, status = Object(init).status, statusCode = status } = Object(answer);
+    const names = Object.keys(Object(answer));
+    const isElysias = names.length > 0 && names.every((key) => /^(code|response)$/.test(key));
+    const named = isElysias ? code : statusCode;
+    return Number.isInteger(named) && named >= 400 && named < 600;
+  } catch {
+    return false;
+  }
+}
+
 /**
  * Reads the part of a response's body that is there within one turn of the event loop. A body that
  * is complete by then is sent as a whole. Any other body passes through, chunk by chunk.
