@@ -159,7 +159,7 @@ export function protectForm(
     document.addEventListener("prerenderingchange", () => keep(name, filled().value));
   }
   const protection = () => {
-    // Not by an AbortSignal: Angular's zone.js before 0.14.4 does not see it, and would add no
+    // Not by an AbortSignal: Angular's zone.js before 0.14.3 does not see it, and would add no
     // listener to this form again.
     made.removeEventListener.call(form, "submit", onSubmit, true);
     made.removeEventListener.call(form, "formdata", onFormData);

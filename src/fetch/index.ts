@@ -58,13 +58,13 @@ const foundKey = Symbol.for("submit-lock.found");
 const shared = globalThis as {
   [foundKey]?: WeakMap<Request, Partial<Pick<RequestLease, "lease" | "submission">>>;
 };
-shared[foundKey] ??= new WeakMap();
 /**
  * Each request's lease and submission. A map, because a request may be frozen, or a proxy. Copies
  * of the package, such as those of two bundles, share it: `submissionOf` of another copy than the
  * guard's would find no id, and two orders would get one key at the payment provider.
  */
-const found = shared[foundKey];
+const found = shared[foundKey] ?? new WeakMap();
+if (Object.isExtensible(globalThis)) shared[foundKey] = found;
 
 /** The lease on the user's lock, where a guard has taken it for this request. */
 export function leaseOf(request: Request): Lease | undefined {
@@ -129,11 +129,14 @@ export function submitGuard<Req extends Request = Request>(
       );
     }
     if (admission.kind === "unlocked") {
-      found.set(request, { submission: admission.submission });
+      const { submission } = admission;
+      if (submission) found.set(request, { ...found.get(request), submission });
       return await handler(request, ...rest);
     }
     const { held, isOwner, wanted } = admission;
-    found.set(request, { lease: held.lease, submission: held.submission });
+    // An outer guard of another lock may have found the submission.
+    const submission = held.submission ?? found.get(request)?.submission;
+    found.set(request, { lease: held.lease, submission });
     let head: ReturnType<typeof headToKeep> | undefined;
     let body: Uint8Array | undefined;
     let response: Response | undefined;

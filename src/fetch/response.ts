@@ -47,9 +47,8 @@ export function headOf(response: Response): ResponseInit {
 export function saysFailure(answer: unknown): boolean {
   try {
     const { code, init, status = Object(init).status, statusCode = status } = Object(answer);
-    const names = Object.keys(Object(answer));
-    const isElysias = names.length > 0 && names.every((key) => /^(code|response)$/.test(key));
-    const named = isElysias ? code : statusCode;
+    const isElysias = Object.keys(Object(answer)).every((key) => /^(code|response)$/.test(key));
+    const named = statusCode ?? (isElysias ? code : undefined);
     return Number.isInteger(named) && named >= 400 && named < 600;
   } catch {
     return false;

@@ -93,12 +93,15 @@ export function bodyWasAnnounced(req: IncomingMessage | Http2ServerRequest): boo
 }
 
 /**
- * Whether no parser has read an announced body. A `{}` proves nothing: parsers for Express 4 and
- * Koa set it for a content type that they do not parse, but then they have not read the request.
+ * Whether no parser has read an announced body. A `{}` or `null` proves nothing: parsers for
+ * Express 4 and Koa, and of applications for Fastify, set it for a content type that they do not
+ * parse, but then they have not read the request.
  */
 export function bodyIsUnparsed(req: IncomingMessage | Http2ServerRequest, body: unknown): boolean {
   if (!bodyWasAnnounced(req)) return false;
-  return body === undefined || !(req.readableDidRead || req.readableEnded || !isEmptyObject(body));
+  if (body === undefined) return true;
+  const isNothing = body === null || isEmptyObject(body);
+  return isNothing && !req.readableDidRead && !req.readableEnded;
 }
 
 /**

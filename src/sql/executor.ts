@@ -88,7 +88,7 @@ export async function send(
 /** Rule J2: thrown if no transaction is open before `work`. */
 export function noTransaction(cause: unknown): TransactionRequiredError {
   const why =
-    "tx: expected one open transaction, got statements outside of a transaction. Nothing was written. Send BEGIN, await one once before the next, and pass the connection that has the transaction and not the pool";
+    "tx: expected one open transaction, got statements outside of a transaction. Nothing was written. Send BEGIN, await each once() before the next, and pass the connection that has the transaction and not the pool";
   return new TransactionRequiredError(why, { cause });
 }
 

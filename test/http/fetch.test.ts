@@ -106,6 +106,19 @@ describe("plain requests", () => {
     expect(await seen.json()).toEqual([lock.keyFor("42"), id]);
   });
 
+  test.each<[inner: string, more: Partial<SubmitGuardOptions>]>([
+    ["that skips the request", { skip: () => true }],
+    ["of another lock without submissions", { idempotency: undefined }],
+  ])("an inner guard %s leaves the outer one's submission", async (_inner, more) => {
+    const outer = open().guard;
+    const { guard: inner } = open(more);
+    const seen = await outer.protect(
+      inner.protect((its) => Response.json([leaseOf(its)?.key, submissionOf(its)?.id])),
+    )(order());
+    const id = expect.stringMatching(/^[\w-]{22}$/);
+    expect(await seen.json()).toEqual(["lock:submit:42", id]);
+  });
+
   test("a quoted key with a comma and a space is refused: it may have been two lines", async () => {
     const { guard } = open();
     const post = guard.protect(() => new Response("placed"));
@@ -448,6 +461,11 @@ describe("streams", () => {
     ],
     ["one whose body was read, as for a log, is not run again", () => read(201), 1],
     ["one whose body was read is run again if it has failed", () => read(402), 2],
+    [
+      "so is one of a class with a code of its own",
+      () => Object.assign(read(402), { code: "declined" }),
+      2,
+    ],
     ["a code of the order's own is no failure", () => ({ order: 7, code: 451 }) as never, 1],
     ["nor is one of six digits", () => ({ order: 7, code: "483921" }) as never, 1],
     ["nor is a status of the order's own", () => ({ order: 7, status: 1_000 }) as never, 1],
