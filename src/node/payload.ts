@@ -99,9 +99,7 @@ export function bodyWasAnnounced(req: IncomingMessage | Http2ServerRequest): boo
  */
 export function bodyIsUnparsed(req: IncomingMessage | Http2ServerRequest, body: unknown): boolean {
   if (!bodyWasAnnounced(req)) return false;
-  if (body === undefined) return true;
-  const isNothing = body === null || isEmptyObject(body);
-  return isNothing && !req.readableDidRead && !req.readableEnded;
+  return body === undefined || (isNothing(body) && !req.readableDidRead && !req.readableEnded);
 }
 
 /**
@@ -111,13 +109,13 @@ export function bodyIsUnparsed(req: IncomingMessage | Http2ServerRequest, body: 
  */
 export function sentBody(req: IncomingMessage | Http2ServerRequest, body: unknown): unknown {
   const isSent = req.readableDidRead || Number(req.headers["content-length"]) > 0;
-  if (!isSent && isEmptyObject(body)) return null;
-  return body ?? (isSent && body === null ? Buffer.from("null") : null);
+  if (body === undefined || (!isSent && isNothing(body))) return null;
+  return body === null ? Buffer.from("null") : body;
 }
 
-function isEmptyObject(body: unknown): boolean {
-  if (typeof body !== "object" || body === null) return false;
-  return !ArrayBuffer.isView(body) && !Array.isArray(body) && Object.keys(body).length === 0;
+function isNothing(body: unknown): boolean {
+  if (typeof body !== "object" || ArrayBuffer.isView(body) || Array.isArray(body)) return false;
+  return body === null || Object.keys(body).length === 0;
 }
 
 /**
