@@ -9,7 +9,7 @@ import {
 } from "./channels.ts";
 import { encodeRecord, type RecordContent } from "./record.ts";
 import { type OnReport, Releasing, UntilAnswered } from "./release.ts";
-import { type CallerCommand, type LockRuntime, patienceMs, publish } from "./runtime.ts";
+import { type CallerCommand, type LockRuntime, publish } from "./runtime.ts";
 import type { CompleteReply, CompleteRequest, NoAnswer, RecordBytes } from "./store.ts";
 
 /** Called once, within 2 × `acquireTimeoutMs` + `ttlMs`. */
@@ -60,10 +60,9 @@ export class Completing extends UntilAnswered<CompleteRequest, CompleteReply, Co
     const { body, json } = content;
     const bodyDropped = (body ?? json) !== undefined && pendingLength > maxPendingLength;
     const record = bodyDropped ? encode({ ...content, body: undefined, json: undefined }) : whole;
-    const reportMs = patienceMs(times);
-    const giveUpMs = Math.max(reportMs, times.maxHoldMs);
-    const { completeTimers } = runtime;
-    super(runtime, command, "complete", completeTimers, reportMs, giveUpMs, isValid, onCompleted);
+    const { completeTimers, patienceMs } = runtime;
+    const giveUpMs = Math.max(patienceMs, times.maxHoldMs);
+    super(runtime, command, "complete", completeTimers, patienceMs, giveUpMs, isValid, onCompleted);
     this.#message = { submission: identity?.id, heldMs, length: record.length, bodyDropped };
     this.#record = record;
     this.#expiresAtMs = storeTimeMs + retainMs;

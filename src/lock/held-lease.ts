@@ -11,7 +11,6 @@ import {
   type CallerCommand,
   isNoAnswer,
   type LockRuntime,
-  patienceMs,
   publish,
   toLockError,
   write,
@@ -19,23 +18,14 @@ import {
 import type { LockTimes, OwnedReply } from "./store.ts";
 
 /**
- * Rule 7: the clock of one attempt and its lease, in ms: the larger of the monotonic and the wall
- * clock. While a machine sleeps, its monotonic clock stands still, and Redis' clock goes on.
+ * Rule 7: the clock of one attempt, and the times of its lease by that clock, all in ms. The clock is
+ * the larger of the monotonic and the wall clock: while a machine sleeps, its monotonic clock stands
+ * still, and Redis' clock goes on.
  */
 export class LeaseClock {
   readonly startedAt: number = performance.now();
   /** Keeps the wall clock up to 2 ms behind, so that without a sleep the monotonic clock counts. */
   readonly #wallOffset: number = wallClock.now() + 1 - this.startedAt;
-
-  now(): number {
-    return Math.max(performance.now(), wallClock.now() - this.#wallOffset);
-  }
-}
-
-/** Rule 7: the times of one lease, all by its {@link LeaseClock}. */
-class Validity {
-  readonly startedAt: number;
-  readonly #times: LockTimes;
   /** Before this time the key cannot have run out. */
   validUntil = 0;
   /** When the first extend after the last success was sent; `undefined` if none was. */
@@ -46,15 +36,12 @@ class Validity {
   /** When the holder is notified that the lease runs out: early enough to stop before `endsAt`. */
   notifyAt = 0;
 
-  constructor(times: LockTimes, startedAt: number) {
-    this.#times = times;
-    this.startedAt = startedAt;
-    this.renewed(startedAt);
+  now(): number {
+    return Math.max(performance.now(), wallClock.now() - this.#wallOffset);
   }
 
   /** Called for the acquire and each successful extend, in any order. @param sentAt send time. */
-  renewed(sentAt: number): void {
-    const { maxHoldMs, ttlMs } = this.#times;
+  renewed(sentAt: number, { maxHoldMs, ttlMs }: LockTimes): void {
     this.silentSince = undefined;
     // Less 1 % for clocks of different speeds and 2 ms for the granularity of Redis' expiry, as in
     // Redlock (https://redis.io/docs/latest/develop/use/patterns/distributed-locks/).
@@ -66,8 +53,7 @@ class Validity {
   }
 
   /** Plans the next extend for the case that this one stays without an answer. */
-  extendSent(sentAt: number): void {
-    const { commandTimeoutMs, ttlMs } = this.#times;
+  extendSent(sentAt: number, { commandTimeoutMs, ttlMs }: LockTimes): void {
     this.silentSince ??= sentAt;
     this.extendAt = sentAt + Math.max(commandTimeoutMs, ttlMs / 15);
   }
@@ -91,7 +77,6 @@ export class HeldLease extends Timer {
   readonly command: CallerCommand;
   readonly fencingToken: number | undefined;
   readonly clock: LeaseClock;
-  readonly validity: Validity;
   /** At the grant, a request of the acquire was still in flight: it may take the key once more. */
   readonly #mayBeRetaken: boolean;
   readonly #storeOffsetMs: number;
@@ -127,7 +112,7 @@ export class HeldLease extends Timer {
     this.command = command;
     this.#mayBeRetaken = !command.inFlight.isEmpty;
     this.clock = clock;
-    this.validity = new Validity(command.times, clock.startedAt);
+    clock.renewed(clock.startedAt, command.times);
     this.fencingToken = fencingToken;
     this.#storeOffsetMs = storeOffsetMs;
     this.#setTimer();
@@ -146,7 +131,7 @@ export class HeldLease extends Timer {
   }
 
   remainingMs(): number {
-    return this.isHeld ? Math.max(0, this.validity.endsAt - this.clock.now()) : 0;
+    return this.isHeld ? Math.max(0, this.clock.endsAt - this.clock.now()) : 0;
   }
 
   /**
@@ -154,11 +139,11 @@ export class HeldLease extends Timer {
    * was stopped may run the handler before that timer, and the handler would place a second order.
    */
   look(): void {
-    if (this.clock.now() >= this.validity.notifyAt) this.lose(this.#endReason);
+    if (this.clock.now() >= this.clock.notifyAt) this.lose(this.#endReason);
   }
 
   get #endReason(): LostReason {
-    return this.validity.extendAt < Number.POSITIVE_INFINITY ? "expired" : "max-hold";
+    return this.clock.extendAt < Number.POSITIVE_INFINITY ? "expired" : "max-hold";
   }
 
   get isHeld(): boolean {
@@ -180,8 +165,8 @@ export class HeldLease extends Timer {
     }
     this.runtime.active.done();
     // Rule 19: only a lease that is not lost leaves a cooldown, whose end is equal in each copy.
-    const { clock, validity } = this;
-    const isValid = () => clock.now() < validity.validUntil;
+    const { clock } = this;
+    const isValid = () => clock.now() < clock.validUntil;
     // No cooldown after `validUntil`: a wall clock that was set forward would make it too long.
     const cooldownUntilMs = cooldownMs > 0 && isValid() ? this.#storeTimeMs() + cooldownMs : 0;
     const { command, runtime } = this;
@@ -196,14 +181,14 @@ export class HeldLease extends Timer {
   complete(content: RecordContent, cooldownMs: number, onCompleted: OnCompleted): void {
     const now = this.clock.now();
     const isLost = this.#lost !== undefined;
-    const isValid = () => !isLost && this.clock.now() < this.validity.validUntil;
+    const isValid = () => !isLost && this.clock.now() < this.clock.validUntil;
     const completing = new Completing(
       this.runtime,
       this.command,
       content,
       this.#storeTimeMs(),
       isValid() ? cooldownMs : 0,
-      now - this.validity.startedAt,
+      now - this.clock.startedAt,
       isValid,
       (outcome, cause) => {
         if (!isLost) this.#unwatch();
@@ -214,7 +199,7 @@ export class HeldLease extends Timer {
     this.#isReleased = true;
     this.onLost = undefined;
     // Rule 17: the watchdog keeps the lock until the complete is answered, `patienceMs` at most.
-    this.#extendUntil = now + patienceMs(this.command.times);
+    this.#extendUntil = now + this.runtime.patienceMs;
     // Rule 15: this also records the answer of a lost lease: a record does not need the lock.
     completing.begin();
   }
@@ -236,14 +221,14 @@ export class HeldLease extends Timer {
     // After `close`, leave the trace now: the connection may be closed when the lease's time ends.
     if (reason === "closed") this.#outlives(reason);
     // Due at the lease's end by the monotonic clock: a wall clock set forward does not end the key.
-    else this.runtime.watchdogs.set(this, this.validity.endsAt - this.#aheadMs);
+    else this.runtime.watchdogs.set(this, this.clock.endsAt - this.#aheadMs);
     // Abort last: listeners of the signal may call `release` or `complete`.
     this.#signalContext?.runInAsyncScope(() => this.#aborter?.abort(lost));
   }
 
   #outlives(reason: LostReason): void {
     this.#hasOutlived = true;
-    const heldMs = this.clock.now() - this.validity.startedAt;
+    const heldMs = this.clock.now() - this.clock.startedAt;
     outlives(this.runtime, this.command, reason, this.#storeTimeMs(), heldMs);
   }
 
@@ -263,7 +248,7 @@ export class HeldLease extends Timer {
   /** Called when a connection came up: earlier extends may have been lost. */
   extendNow(): void {
     // A listener of another lease's signal may have ended this one a moment ago.
-    if (this.#isWatched && this.validity.extendAt < Number.POSITIVE_INFINITY) {
+    if (this.#isWatched && this.clock.extendAt < Number.POSITIVE_INFINITY) {
       this.#extend(this.clock.now());
     }
   }
@@ -274,7 +259,7 @@ export class HeldLease extends Timer {
   }
 
   #setTimer(): void {
-    const inMs = Math.min(this.validity.extendAt, this.validity.notifyAt) - this.clock.now();
+    const inMs = Math.min(this.clock.extendAt, this.clock.notifyAt) - this.clock.now();
     this.runtime.watchdogs.set(this, performance.now() + inMs);
   }
 
@@ -286,7 +271,7 @@ export class HeldLease extends Timer {
       return;
     }
     const now = this.clock.now();
-    const { extendAt, notifyAt } = this.validity;
+    const { extendAt, notifyAt } = this.clock;
     if (this.#isReleased && now >= this.#extendUntil) this.#unwatch();
     else if (now >= notifyAt) this.#end(this.#endReason);
     else if (now >= extendAt) this.#extend(now);
@@ -302,12 +287,12 @@ export class HeldLease extends Timer {
   }
 
   #extend(now: number): void {
-    const silentMs = now - (this.validity.silentSince ?? now);
+    const silentMs = now - (this.clock.silentSince ?? now);
     if (silentMs >= this.command.times.acquireTimeoutMs) {
       const cause = toLockError(undefined, Math.round(silentMs));
       this.runtime.storeIsAway(this.command, performance.now() - silentMs, cause);
     }
-    this.validity.extendSent(now);
+    this.clock.extendSent(now, this.command.times);
     const aheadMs = now - performance.now();
     // The timer is set before the send, because a store may answer at once.
     this.#setTimer();
@@ -331,11 +316,11 @@ export class HeldLease extends Timer {
     if (kind !== "done") return;
     // Rule 7: our owner id in the key proves that there was no other holder in between, even after
     // the lease has expired; but not if a late request of our acquire may have taken the key again.
-    if (this.#mayBeRetaken && this.clock.now() >= this.validity.validUntil) {
+    if (this.#mayBeRetaken && this.clock.now() >= this.clock.validUntil) {
       this.#end("expired");
       return;
     }
-    this.validity.renewed(sentAt);
+    this.clock.renewed(sentAt, this.command.times);
     this.#aheadMs = aheadMs;
     this.#setTimer();
   }

@@ -182,12 +182,12 @@ export class UserLease implements Lease {
       settle = resolve;
     });
     const releasedAt = performance.now();
-    const { command, validity } = this.#held;
+    const { clock, command } = this.#held;
     this.#held.release(
       (outcome, cause) => {
         if (releaseChannel.hasSubscribers) {
           const durationMs = performance.now() - releasedAt;
-          const heldMs = releasedAt - validity.startedAt;
+          const heldMs = releasedAt - clock.startedAt;
           publish(releaseChannel, command, { outcome, durationMs, heldMs, cause });
         }
         settle(outcome);

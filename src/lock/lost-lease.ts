@@ -1,6 +1,6 @@
 import type { LostReason } from "../errors.ts";
 import { warnOnce } from "../validation.ts";
-import { type CallerCommand, type LockRuntime, patienceMs, write } from "./runtime.ts";
+import { type CallerCommand, type LockRuntime, write } from "./runtime.ts";
 import type { OutliveRequest } from "./store.ts";
 
 export const explanations: Record<LostReason, string> = {
@@ -56,7 +56,7 @@ export function outlives(
 }
 
 export function orderEnds(runtime: LockRuntime, command: CallerCommand): void {
-  writeTrace(runtime, command, undefined, 2 * patienceMs(command.times));
+  writeTrace(runtime, command, undefined, 2 * runtime.patienceMs);
 }
 
 /** Sends a trace, or its end, once: only persons read them, and a trace without an end expires. */

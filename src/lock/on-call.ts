@@ -150,7 +150,7 @@ export function statsOf({
   for (const lease of watchdogs.armed()) {
     if (!lease.isHeld) continue;
     held++;
-    oldest = Math.min(oldest, lease.validity.startedAt);
+    oldest = Math.min(oldest, lease.clock.startedAt);
   }
   return {
     attempting: active.count - held,

@@ -5,7 +5,6 @@ import {
   type CallerCommand,
   isNoAnswer,
   type LockRuntime,
-  patienceMs,
   publish,
   toLockError,
   write,
@@ -219,10 +218,9 @@ export class Releasing extends UntilAnswered<Request, OwnedReply, ReleaseOutcome
     command: CallerCommand,
     { isValid = () => false, onReleased, cooldownUntilMs = 0, told }: ReleaseEnds = {},
   ) {
-    const { acquireTimeoutMs, commandTimeoutMs } = runtime.times;
-    const giveUpMs = patienceMs(runtime.times);
-    const { timers } = runtime;
-    super(runtime, command, "release", timers, acquireTimeoutMs, giveUpMs, isValid, onReleased);
+    const { patienceMs, timers, times } = runtime;
+    const { acquireTimeoutMs, commandTimeoutMs } = times;
+    super(runtime, command, "release", timers, acquireTimeoutMs, patienceMs, isValid, onReleased);
     this.#retires = !command.inFlight.isEmpty;
     this.#cooldownUntilMs = cooldownUntilMs;
     this.#told =

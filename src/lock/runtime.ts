@@ -54,11 +54,6 @@ export function publish<Message extends { readonly key: string; readonly keyPref
   else callerContext.runInAsyncScope(() => to.publish(message));
 }
 
-/** How long, in ms, a retire is sent, a caller of `complete` waits, and the lease is extended. */
-export function patienceMs({ acquireTimeoutMs, ttlMs }: LockTimes): number {
-  return 2 * acquireTimeoutMs + ttlMs;
-}
-
 class WaitGroup {
   count = 0;
   #waiting: (() => void)[] = [];
@@ -77,6 +72,8 @@ export class LockRuntime {
   readonly store: LockStore;
   readonly times: LockTimes;
   readonly seal: Seal | undefined;
+  /** How long a retire is sent, a caller of `complete` waits, and the lease is extended. */
+  readonly patienceMs: number;
   /** The timers of attempts and releases. */
   readonly timers: TimerWheel;
   /** The timers of completes, which `close` may give up. */
@@ -109,6 +106,7 @@ export class LockRuntime {
     this.store = store;
     this.times = times;
     this.seal = seal;
+    this.patienceMs = 2 * times.acquireTimeoutMs + times.ttlMs;
     // Coarse steps spare a busy process a wake-up per attempt; a timer a few ms late is harmless.
     const stepMs = Math.max(1, times.commandTimeoutMs / 100);
     this.timers = new TimerWheel(stepMs, true);
