@@ -55,9 +55,9 @@ async function play(world: World): Promise<void> {
   const patienceMs = 2 * acquireTimeoutMs + ttlMs;
   // A complete that comes after the close has no connection to wait on, and is asked again to the end.
   const retiredMs = replica === undefined ? patienceMs : Math.max(patienceMs, maxHoldMs);
-  const restMs = retiredMs + 200;
-  const restUntil = loop.now + restMs;
-  new Machine(loop, "outside").after(restMs, () => {});
+  // A client whose connection was reset connects again and sends its SELECT, with a timer of its own.
+  const restUntil = Math.max(loop.now + retiredMs + 200, world.lastResetAt + 1_000);
+  new Machine(loop, "outside").after(restUntil - loop.now, () => {});
   if (!(await until(() => loop.now >= restUntil))) return;
   checkLeftovers(world);
 }

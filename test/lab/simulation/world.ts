@@ -101,6 +101,7 @@ export class SimulatedProcess {
     if (fate.replyMs > 0) world.count("fault: reply held");
     if (fate.oddAnswer) world.count("fault: odd answer");
     if (fate.resetMs !== undefined) {
+      world.lastResetAt = Math.max(world.lastResetAt, world.loop.now + fate.resetMs);
       world.count(
         fate.stillLands ? "fault: reset, copy may still land" : "fault: reset, copy lost",
       );
@@ -127,6 +128,8 @@ export class World {
   readonly counts = new Map<string, number>();
   /** The first one: what follows from it proves nothing more. */
   violation: Violation | undefined;
+  /** When the last reset that is under way breaks its connection. */
+  lastResetAt = 0;
   /** Only where it was asked for. */
   readonly timeline: string[] = [];
   /** The last step at which an answer of the server was read. */
