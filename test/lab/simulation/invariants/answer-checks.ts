@@ -276,7 +276,9 @@ export class AnswerChecks extends Watch {
     // Silence, a second connection in three round trips, and a copy on it, with its backoff.
     const neededMs = 1.01 * commandTimeoutMs + 2 * (4 * roundTripMs) + slackMs;
     if (acquireTimeoutMs < neededMs) return;
-    if (!this.#wasResolvable(process, from)) return;
+    // A step of the clock behind a deadline costs a try, as a lost answer does: both are too much.
+    const wasSetBack = this.world.server.setBackAt >= from;
+    if (!this.#wasResolvable(process, from, wasSetBack ? 1 : 0)) return;
     this.world.broken("resolved", `${owner?.name} is unavailable: ${cause.message}`);
   }
 
@@ -316,11 +318,13 @@ export class AnswerChecks extends Watch {
     this.world.broken("resolved", `the complete of ${owner.name} is unconfirmed`);
   }
 
-  #wasResolvable({ health }: SimulatedProcess, from: number): boolean {
+  /** @param others what has cost a try, and is not in the health of the process. */
+  #wasResolvable({ health }: SimulatedProcess, from: number, others = 0): boolean {
     const { loop, schedule } = this.world;
     // A WAIT may be answered 100 ms late: before that nobody takes another connection, and the budgets
     // here are shorter.
-    return health.wasResolvable(from, loop.now, schedule.replica === undefined ? 1 : 0);
+    const most = schedule.replica === undefined ? 1 : 0;
+    return health.wasResolvable(from, loop.now, Math.max(0, most - others));
   }
 
   /**

@@ -110,6 +110,8 @@ export class SimulatedRedis {
   term = 0;
   /** By how much its wall clock was set back, all in all. */
   setBackMs = 0;
+  /** When that happened last, in the time of the loop. */
+  setBackAt: number = Number.NEGATIVE_INFINITY;
   /** Its scripts were flushed. */
   hasForgotten = false;
   #memory: { readonly until: number; readonly state: Memory } | undefined;
@@ -309,6 +311,7 @@ export class SimulatedRedis {
   setBack(ms: number): void {
     this.machine.setBack(ms);
     this.setBackMs += ms;
+    this.setBackAt = this.#loop.now;
     for (const key of this.keys.names()) this.#watchExpiry(key, this.look(key)?.expiresAt);
   }
 
