@@ -28,7 +28,7 @@ import {
 type Completed = Extract<LookUp, { outcome: "completed" }>;
 
 interface KeptAnswer extends Completed {
-  /** How long the answer is still kept, in ms; `undefined` if that is not known. */
+  /** How long the answer is still kept, in ms; `undefined` if that is not known, ∞ without an end. */
   readonly expiresInMs?: number;
 }
 
@@ -198,7 +198,8 @@ function idsOf(
 ): (lockKey: string) => readonly string[] {
   const ids: ((lockKey: string) => string)[] = [];
   if (key !== undefined && route !== undefined) {
-    const [, method, path] = /^([A-Z]+) (\/\S*)$/.exec(route) ?? [];
+    // A guard leaves out the query, which a route copied from an access log has.
+    const [, method, path] = /^([A-Z]+) (\/[^\s?]*)(\?\S*)?$/.exec(route) ?? [];
     const parsed = parseIdempotencyKey(key);
     if (path === undefined) {
       throw new CliError(`--route: expected a text such as "POST /orders", got ${describe(route)}`);
@@ -252,7 +253,9 @@ function recordsOf(connection: CliTarget, lock: CliLock, user: string) {
     const life = client.eval("return redis.call('PTTL', KEYS[1])", record);
     const expiresInMs = Number(await answerOf(address, life));
     // Redis lacks this key if the record is sealed: the record's key then has an HMAC of the id.
-    return expiresInMs < -1 ? seen : { ...seen, expiresInMs };
+    if (expiresInMs < -1) return seen;
+    // No expiry, as after a migration.
+    return { ...seen, expiresInMs: expiresInMs === -1 ? Number.POSITIVE_INFINITY : expiresInMs };
   };
   const noRecord = (id: string) =>
     new CliError(`the key ${visible(start + id)} holds no record`, exitCode.found);

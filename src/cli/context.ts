@@ -172,7 +172,7 @@ export class Arguments {
     const takesId = help.startsWith(`${name} <user> <id>`);
     if (takesId && !is22(positionals[0])) {
       const text = `${name} needs a user id and the 22 characters of a submission`;
-      throw new CliError(`${text}, as answers prints them: ${program} answers 42`);
+      throw new CliError(`${text}, as answers prints them: ${this.suggest("answers")}`);
     }
     if (takesId) this.id = positionals.shift() ?? "";
     if (positionals.length === 0) return;

@@ -40,10 +40,16 @@ stdout.on("error", ({ code, message }: NodeJS.ErrnoException) => {
   process.exit(exitCode.usage);
 });
 
+// Without an audit line, no success: a command that deletes stops here.
+stderr.on("error", ({ message }: NodeJS.ErrnoException) => {
+  stdout.write(`submit-lock: cannot write to stderr (${message})\n`);
+  process.exit(exitCode.usage);
+});
+
 void main(process.argv.slice(2), terminal).then((code) => {
-  // This write calls back after all output. Exit then: an open connection keeps the process alive.
+  // These writes call back after all output. Exit then: an open connection keeps the process alive.
+  // The listeners above print an error, and end the process.
   stdout.write("", (error) => {
-    // The listener above prints an error, and ends the process.
-    if (!error) process.exit(code);
+    if (!error) stderr.write("", (error) => !error && process.exit(code));
   });
 });

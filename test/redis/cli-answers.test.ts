@@ -116,6 +116,7 @@ describe("answers", () => {
   test.each([
     ["a client's own key", ["--key", '"order-7"', "--route", "POST /orders"]],
     ["the same key without quotes", ["--key", "order-7", "--route", "POST /orders"]],
+    ["a route with its query, as from a log", ["--key", "order-7", "--route", "POST /orders?a=1"]],
   ])("finds the answer of %s", async (_what, args) => {
     const { lock, user } = await openShop();
     const id = keyId(user, lock.keyFor(user), "POST /orders", "order-7");
@@ -126,6 +127,15 @@ describe("answers", () => {
     expect(found.stdout).toMatch(new RegExp(`has 1 kept answer[^]*^${id} +201 `, "m"));
     const other = await runMain(["answers", user, ...args.slice(0, 3), "POST /carts"], env);
     expect(other.stdout).toContain("has no kept answer");
+  });
+
+  test("that lost its expiry, as in a migration, is kept forever", async () => {
+    const { idOf, lock, order, user } = await openShop();
+    await order("cart 7");
+    await command(sharedRedisPort(), "persist", `{${lock.keyFor(user)}}:${idOf("cart 7")}`);
+    expect((await runMain(["answers", user], env)).stdout).toMatch(/ ago +forever +12 /);
+    const { stdout } = await runMain(["answers", user, "--json"], env);
+    expect(JSON.parse(stdout).answers[0]).toMatchObject({ expiresInMs: null });
   });
 
   test("finds the answer of an id of once, and of its 22 characters", async () => {
@@ -149,7 +159,10 @@ describe("answers", () => {
       '--route: expected a text such as "POST /orders", got "orders"',
     ],
     [["forget", "42"], "needs a user id and the 22 characters"],
-    [["forget", "42", "cart-7", ...why], "needs a user id and the 22 characters"],
+    [
+      ["forget", "43", "cart-7", ...why, "--prefix", "shop:"],
+      "22 characters of a submission, as answers prints them: npx --no-install submit-lock answers --prefix shop: 43",
+    ],
     [["forget", "42", "a".repeat(22)], "forget needs --reason"],
   ])("%j is refused", async (args, said) => {
     expectFailure(await runMain(args, env), 2, said);

@@ -168,6 +168,18 @@ test("output that cannot be written is told, and no success", () => {
   expect(stderr).toContain("submit-lock: cannot write the output (ENOSPC");
 });
 
+test("an audit line that cannot be written is told, and no success", async () => {
+  const key = `lock:submit:${freshUser()}`;
+  await command(redis.port, "set", key, `${randomUUID()}:10000:60000:h:s:f`, "px", 60_000);
+  const { id } = JSON.parse(
+    (await runMain(["show", key.slice(12), "--json", "--url", redis.url])).stdout,
+  );
+  const words = `"${process.execPath}" "${bin}" free ${key.slice(12)} --id ${id} --reason r --url "${redis.url}" 2> /dev/full`;
+  const { status, stdout } = spawnSync("sh", ["-c", words], { encoding: "utf8" });
+  expect(status).toBe(2);
+  expect(stdout).toMatch(/^Freed by .*\nsubmit-lock: cannot write to stderr \(ENOSPC/);
+});
+
 test("a server that closes each connection is told of, and of what does so", async () => {
   const server = createServer((socket) => socket.resetAndDestroy()).listen(0, "127.0.0.1");
   onTestFinished(() => void server.close());
