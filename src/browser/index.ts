@@ -106,8 +106,14 @@ export async function submitOnce(
   // Throws for wrong arguments now: a rejection of `fetch` would look like a lost connection.
   const request = new Request(input, init);
   const { headers, method, mode, url } = request;
-  if (!(timeoutMs >= 0) || mode === "no-cors" || body?.getReader || body?.next) {
-    throw new TypeError(`timeoutMs, mode, body: got ${timeoutMs}, ${mode}, ${body}`);
+  if (
+    !(timeoutMs >= 0) ||
+    mode === "no-cors" ||
+    body?.getReader ||
+    body?.next ||
+    !/^http/.test(url)
+  ) {
+    throw new TypeError(`${url}: timeoutMs, mode, body: got ${timeoutMs}, ${mode}, ${body}`);
   }
   const type = `${[...headers].filter(([name]) => /^content-/.test(name))}`;
   // Leave the boundary out of the content: it differs each time that a form is serialized.

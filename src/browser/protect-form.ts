@@ -2,7 +2,7 @@ import { FORM_BUSY_MS } from "./bounds.ts";
 import { digestOf, forget, idOf, keep, kept, owners, protections } from "./ids.ts";
 
 /** Names of fields that are filled anew: what is ordered does not depend on them. */
-const TOKENS = /csrf|token|captch|turnsti|nonce/i;
+const TOKENS = /[cx]srf|token\b|a[lp]tcha|turnsti|nonce/i;
 
 /** The options of {@link protectForm}. */
 export interface ProtectFormOptions {
@@ -118,7 +118,7 @@ export function protectForm(
   };
   const onSubmit = (next: Submit) => {
     const submitter = next.submitter;
-    if ((submitter?.formMethod || attribute("method")) === "dialog") return;
+    if (/dialog/i.test(submitter?.formMethod || attribute("method"))) return;
     // Stop a second submit, unless the first was prevented, as by a validator that submits again.
     if (event && !event.defaultPrevented) {
       next.preventDefault();

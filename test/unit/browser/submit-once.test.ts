@@ -573,6 +573,8 @@ describe("arguments that fetch refuses", () => {
     ]),
     ["a mode that drops the header", (): Args => [`${server.url}/`, { ...order, mode: "no-cors" }]],
     ["a path, where there is no page", (): Args => ["/orders", order]],
+    ["an address without its scheme", (): Args => ["localhost:3000/orders", order]],
+    ["a scheme of files", (): Args => ["ftp://127.0.0.1/orders", order]],
     ["a body with GET", (): Args => [`${server.url}/`, { body: "x" }]],
     ["a header that is none", (): Args => [`${server.url}/`, { headers: { "ä ": "x" } }]],
     ["an id that is no header", (): Args => [`${server.url}/`, { once: { id: "€" } }]],
