@@ -80,7 +80,8 @@ export class RequestLease {
 
   /**
    * Returns the `LockLostError` that has caused an error, such as an `AbortError`: error handlers
-   * answer 503 only for a `LockLostError`. Returns any other error as it is.
+   * answer 503 only for a `LockLostError`. Returns any other error as it is. The error with which
+   * axios and others end an aborted request has no cause, so after the loss its name decides.
    */
   errorOf(error: unknown): unknown {
     if (!(error instanceof Error)) return error;
@@ -88,7 +89,7 @@ export class RequestLease {
     let cause: unknown = error;
     // A chain of causes may be a circle.
     for (let depth = 0; aborted && depth < 10 && cause instanceof Error; depth++) {
-      if (cause === reason) return reason;
+      if (cause === reason || /^(Abort|Cancell?ed)Error$/.test(cause.name)) return reason;
       cause = cause.cause;
     }
     return error;

@@ -114,6 +114,12 @@ interface Row {
   readonly isOwn?: true;
 }
 
+/** Work that ends with the signal, and says nothing of it. */
+async function canceled(signal: AbortSignal | undefined): Promise<never> {
+  while (signal?.aborted === false) await sleep(5);
+  throw Object.assign(new Error("canceled"), { name: "CanceledError", code: "ERR_CANCELED" });
+}
+
 const rows: Row[] = [
   {
     what: "a permission that Redis refuses",
@@ -151,6 +157,12 @@ const rows: Row[] = [
       const why = await sleep(10_000, {}, { signal: lease?.signal }).catch((cause) => cause);
       throw new Error("the payment failed", { cause: why });
     },
+  },
+  {
+    what: "an abort without a cause, as axios makes one",
+    status: 503,
+    code: "submit_lock_lost",
+    handler: async (lease) => await canceled(lease?.signal),
   },
   {
     what: "a lock of its own that a handler did not get in time",
@@ -194,6 +206,19 @@ describe.each(Object.keys(apps))("the default error handler of %s", (name) => {
     },
   );
 });
+
+test.each(Object.keys(apps))(
+  "an abort of the handler's own is no lost lease on %s",
+  async (name) => {
+    vi.spyOn(console, "error").mockImplementation(() => {});
+    const lock = new SubmitLock({ store: new MemoryStore() });
+    const server = createServer(await apps[name]?.(lock, () => canceled(AbortSignal.abort())));
+    const port = await listen(server);
+    const reply = await fetch(`http://127.0.0.1:${port}/orders`, { method: "POST" });
+    expect([reply.status, reply.headers.get("submit-lock-code")]).toEqual([500, null]);
+    server.close();
+  },
+);
 
 test("the key is a property of the errors that know one", async () => {
   const lock = lockOver(new MemoryStore());
