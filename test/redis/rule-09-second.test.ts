@@ -138,6 +138,34 @@ function boom(): never {
   throw new Error("boom");
 }
 
+test.each([
+  ...["options", "condition", "stream"].flatMap((member) =>
+    ioredisClients.map((each) => ({ ...each, member })),
+  ),
+  ...["isReady", "isOpen"].map((member) => ({ ...nodeRedis6, member })),
+])(
+  "rule 9: $name whose $member throws as it reconnects ends no process, and serves again",
+  async ({ connect, member }) => {
+    let isBroken = false;
+    const get = (client: object, name: string) => {
+      if (isBroken && name === member) boom();
+      const value = Reflect.get(client, name);
+      return typeof value === "function" ? value.bind(client) : value;
+    };
+    const traced = (port: number) => new Proxy(connect(port) as Redis, { get } as object);
+    const { client, lock, proxy } = await openFixture({ ...times, connect: traced });
+    await lock.withLock(freshUser(), { waitMs: 20_000 }, () => {});
+    const isReady = new Promise((resolve) => {
+      (client as Redis).prependOnceListener("ready", resolve);
+    });
+    isBroken = true;
+    proxy.resetAll();
+    await isReady;
+    isBroken = false;
+    await lock.withLock(freshUser(), { waitMs: 20_000 }, () => {});
+  },
+);
+
 test.each([...ioredisClients, nodeRedis6])(
   "rule 9: a second connection of $name that a full server refuses is tried again after seconds",
   async ({ connect }) => {

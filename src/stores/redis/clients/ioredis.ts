@@ -5,6 +5,7 @@ import { type Address, hostAndPort, listed } from "./addresses.ts";
 import {
   type ClientPort,
   type ClientStatus,
+  caught,
   isServerError,
   type PortWatcher,
   plainError,
@@ -206,16 +207,17 @@ export class IoredisPort extends IoredisServer implements ClientPort {
 
   /** Listens to `errorMonitor`: with a listener to `error`, ioredis would no longer log errors. */
   watch(watcher: PortWatcher): () => void {
-    const { up = none, lost = none, selected = none, ended = none, failed } = watcher;
+    const { up = none, selected = none, ended = none, failed = none } = watcher;
+    const lost = caught(watcher.lost ?? none);
     const client = this.client;
     const emitter = client as unknown as EventEmitter;
     const listeners = [
-      ["ready", up],
+      ["ready", caught(up)],
       ["close", lost],
       ["end", lost],
-      ["end", ended],
-      ["select", selected],
-      [errorMonitor, (error: unknown) => failed?.(plainError(error))],
+      ["end", caught(ended)],
+      ["select", caught(selected)],
+      [errorMonitor, (error: unknown) => failed(plainError(error))],
       // A Cluster that loses a node stays open, and writes the calls in flight again.
       ["-node", lost],
     ] as const;

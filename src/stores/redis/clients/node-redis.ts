@@ -3,6 +3,7 @@ import { type Address, connectTimeoutOf, hostAndPort, pauseBeforeConnect } from 
 import {
   type ClientPort,
   type ClientStatus,
+  caught,
   isServerError,
   type PortWatcher,
   plainError,
@@ -96,7 +97,7 @@ export function listen(
 function dispatcher(): [Set<Listener>, Listener] {
   const all = new Set<Listener>();
   const dispatch = (error: unknown) => {
-    for (const each of [...all]) each(error);
+    for (const each of [...all]) caught(each)(error);
   };
   return [all, dispatch];
 }

@@ -111,6 +111,18 @@ export interface ClientPort extends ServerPort {
 }
 
 /**
+ * Wraps a listener to the events of a client. A member of the application's client may throw, as a
+ * getter does, and there an error would end the process. The next request meets that error, too.
+ */
+export function caught<Args extends unknown[]>(listener: (...args: Args) => void) {
+  return (...args: Args): void => {
+    try {
+      listener(...args);
+    } catch {}
+  };
+}
+
+/**
  * Copies message, name and code alone, because a client's error may carry the arguments of its
  * command, and so owner ids, into logs. If all Cluster nodes failed: the last error reply.
  */
