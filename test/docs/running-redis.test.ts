@@ -98,7 +98,9 @@ describe("the permissions", () => {
     ...plain.filter((rule) => !rule.startsWith("~")),
     /`(~\{shop\}\S+)`/.exec(aboutRedis)?.[1] ?? "no pattern for a hash tag",
   ];
-  const ofNodeRedis = [...without("+info"), "+client|info"];
+  const [, ping = "", info = ""] =
+    /for node-redis `(\+\S+)`, and on one server `(\+\S+)`/.exec(aboutRedis) ?? [];
+  const ofNodeRedis = [...without("+info"), ping, info];
   const noCheck = { enableReadyCheck: false, disableClientInfo: true };
 
   test.each<{
@@ -135,6 +137,18 @@ describe("the permissions", () => {
     expect(await denials(port)).toEqual(denied);
   });
 
+  test("are enough for the pings of node-redis, too", async () => {
+    const { port } = await server();
+    const { username = "", password = "" } = await allow(port, ofNodeRedis);
+    const client = newNodeRedis(port, { username, password, pingInterval: 20 });
+    await client.connect();
+    await lockOn(client).check();
+    const pings = async () =>
+      String(await command(port, "info", "commandstats")).includes("cmdstat_ping");
+    await until(pings, { what: "a PING" });
+    expect(await denials(port)).toEqual([]);
+  });
+
   test("have none to spare", async () => {
     const { port } = await server();
     const needed = plain.filter((rule) => /^\+(?!info|evalsha)/.test(rule));
@@ -158,8 +172,10 @@ describe("the permissions", () => {
     ["node-redis", without("+info"), (ports) => nodeRedisCluster6.connect(ports, login)],
   ])("are enough on a Cluster with what %s needs besides", async (name, own, open) => {
     const cluster = await forTest(startCluster());
-    const asks = new RegExp(`On a Cluster ${name} also asks for (.*)\\.`).exec(aboutRedis)?.[1];
-    const more = [...(asks ?? "").matchAll(/`(.*?)`/g)].map(([, rule]) => rule as string);
+    const [, ofBoth = "", ofIoredis = ""] =
+      /On a Cluster both ask for (.*), ioredis also for (.*)\./.exec(aboutRedis) ?? [];
+    const asks = name === "ioredis" ? ofBoth + ofIoredis : ofBoth;
+    const more = [...asks.matchAll(/`(.*?)`/g)].map(([, rule]) => rule as string);
     expect(more).toContain("+cluster|slots");
     for (const port of cluster.ports) await allow(port, [...own, ...more]);
     const client = await untilReady(open(cluster.ports));
