@@ -61,7 +61,7 @@ async function bodyBytes(request: Request): Promise<Buffer> {
 
 function noCopy(): NoFingerprintError {
   return new NoFingerprintError(
-    `cannot compare this request with earlier ones: request.clone() returns no copy of its body. ${remedy}`,
+    `cannot compare this request with earlier ones: request.clone() returns no copy of its body. Let the handler parse it, and not the framework ahead of it. ${remedy} if that is not possible`,
   );
 }
 
