@@ -73,8 +73,12 @@ test("a span begins when the attempt began, ends when it ended, and tells how", 
   const user = freshUser();
   proxy.holdReplies();
   const before = Date.now();
+  const calls = proxy.count("eval");
   const acquiring = leaseOf(lock, user);
-  await until(() => Date.now() - before > 40, { what: "a slow answer" });
+  // The attempt counts from its own begin, which on a busy machine is behind the call's.
+  await until(() => proxy.count("eval") > calls, { what: "a call that is under way" });
+  const sentBy = Date.now();
+  await until(() => Date.now() > sentBy + 40, { what: "a slow answer" });
   proxy.releaseHeld();
   const lease = await acquiring;
   await lock.acquire(user);
