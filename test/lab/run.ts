@@ -40,7 +40,7 @@ export const laboratories: Readonly<Record<string, Laboratory>> = {
   },
   mutants: {
     shows: "that the simulation notices each broken rule",
-    minutes: 10,
+    minutes: 2,
     run: () => import("./simulation/mutants/cli.ts"),
   },
   model: {

@@ -111,7 +111,7 @@ export async function runLaboratory(): Promise<void> {
 export interface HuntPlan {
   readonly runs: number;
   readonly seed: number;
-  /** Goes straight to one schedule of a seed. */
+  /** The schedule of the seed to begin with, such as `7`, or one that was shrunk from it. */
   readonly path?: string;
   /** Makes the first schedule that fails smaller before it is shown. */
   readonly shrinks: boolean;

@@ -21,8 +21,11 @@ export interface Outcome {
 export interface Mutation extends Change {
   /** The place in docs/internals/protocol.md: the number of the rule, or the script; of SQL the test. */
   readonly rule: string;
-  /** Most seeds need more than 5,000 schedules to notice it. `--short` leaves it out. */
-  readonly isRare: boolean;
+  /**
+   * The schedule of a seed that its hunt begins with. One of the next notices it with seed 1, which
+   * spares the hunt thousands; where that is no longer so, it takes as long as from any other.
+   */
+  readonly from: number;
 }
 
 /**
@@ -47,12 +50,12 @@ export function mutationsOf(file: URL): readonly Mutation[] {
 
 function mutationOf(block: string): Mutation {
   const [title = "", ...edits] = block.trimEnd().split("\n@ ");
-  const [, rule, name, rare] = /^\[(.+)\] (.+?)( \(rare\))?$/.exec(title) ?? [];
+  const [, rule, name, from = "0"] = /^\[(.+)\] (.+?)(?: \(from (\d+)\))?$/.exec(title) ?? [];
   const [first, also] = edits.map(editOf);
   if (rule === undefined || name === undefined || first === undefined) {
     throw new Error(`expected a mutant, got ${block}`);
   }
-  return { ...first, also, rule, name, isRare: rare !== undefined };
+  return { ...first, also, rule, name, from: Number(from) };
 }
 
 function editOf(text: string): Edit {
