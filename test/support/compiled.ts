@@ -12,7 +12,13 @@ interface Source {
   readonly outfile?: string;
   /** Texts in place of those of these files. */
   readonly texts?: ReadonlyMap<string, string> | undefined;
+  /** Its packages are in the file, too: for a program that is started a hundred times. */
+  readonly withPackages?: true;
 }
+
+/** What packages in CommonJS call in an ES module. */
+const REQUIRE = `import { createRequire } from "node:module";
+const require = createRequire(import.meta.url);`;
 
 /** By the text of their source. */
 const programs = new Map<string, Promise<string>>();
@@ -36,6 +42,7 @@ async function bundle({
   code = "",
   outfile = nextFile(),
   texts = new Map(),
+  withPackages,
 }: Source): Promise<string> {
   await build({
     ...(file === undefined
@@ -43,7 +50,9 @@ async function bundle({
       : { entryPoints: [file instanceof URL ? fileURLToPath(file) : file] }),
     outfile,
     bundle: true,
-    packages: "external",
+    ...(withPackages
+      ? { external: ["pg-native"], banner: { js: REQUIRE } }
+      : { packages: "external" }),
     platform: "node",
     target: "node20",
     format: "esm",

@@ -54,7 +54,8 @@ const frameworks = [
 describe.concurrent("the checkout", () => {
   test.each(frameworks)("on %s plays its customers and ends well with --once", async (...given) => {
     const [framework, file] = given;
-    const example = runExample(file, { args: ["--once"], env: { PORT: "0" } });
+    const database = framework === "Koa" ? await ownDatabase() : {};
+    const example = runExample(file, { args: ["--once"], env: { PORT: "0", ...database } });
     expect(await example.ended, example.output()).toBe(0);
     const output = example.output();
     expect(output).toContain(`A shop on ${framework}: http://127.0.0.1:`);

@@ -197,7 +197,7 @@ test("a shop to copy needs no Redis to be tried", async () => {
 test("the shop to copy on Express says that its port is taken", async () => {
   const redis = await startRedis();
   servers.push(redis);
-  const env = { PORT: `${redis.port}`, REDIS_URL: redis.url };
+  const env = { PORT: `${redis.port}`, REDIS_URL: redis.url, ...(await ownDatabase()) };
   const example = runExample("examples/express/shop.ts", { env });
   expect(await example.ended).toBe(1);
   expect(example.output()).toMatch(/EADDRINUSE.*already in use/);

@@ -12,7 +12,7 @@ const script = new URL("./service-process.ts", import.meta.url);
 let compiling: Promise<string> | undefined;
 
 export async function startService(settings: Settings) {
-  compiling ??= compiled({ file: fileURLToPath(script) });
+  compiling ??= compiled({ file: fileURLToPath(script), withPackages: true });
   const program = await compiling;
   const flags = ["--expose-gc"];
   const child = new Child<FromService, ToService>(program, [JSON.stringify(settings)], { flags });

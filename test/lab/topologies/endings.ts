@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from "node:timers/promises";
 import type { RedisStoreOptions } from "../../../src/index.ts";
 import { freshUser } from "../../support/ids.ts";
 import { until } from "../../support/until.ts";
@@ -169,6 +170,7 @@ export async function keepLock(
     while (!isOver) {
       const { status } = await click(other, { user });
       if (!isOver && status !== 503) meanwhile.push(status);
+      await sleep(20);
     }
     const { status } = await first;
     const overlapped = overlapping([...one.holdings, ...other.holdings]).length > 0;

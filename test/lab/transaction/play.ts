@@ -209,6 +209,7 @@ class Lane {
   static async open(redisBinary: string, settings: Omit<Settings, "redisPort">): Promise<Lane> {
     const program = await compiled({
       file: fileURLToPath(new URL("./shop-process.ts", import.meta.url)),
+      withPackages: true,
     });
     const redis = await startServer(redisBinary);
     return new Lane(program, { ...settings, redisPort: redis.port }, redis);

@@ -216,7 +216,10 @@ export async function playAll(every: number, shops = 6): Promise<Played[] | unde
   const db = new pg.Pool({ connectionString: postgres.url, max: shops });
   await db.query(`CREATE TABLE orders (payment text, number text);
     CREATE TABLE keyed_orders (payment text UNIQUE, number text); ${new SubmissionTable().ddl}`);
-  const program = await compiled({ file: new URL("./door.ts", import.meta.url) });
+  const program = await compiled({
+    file: new URL("./door.ts", import.meta.url),
+    withPackages: true,
+  });
   const place: Place = {
     program,
     redisPort: redis.port,
