@@ -51,13 +51,15 @@ describe.each([
         'getComputedStyle(document.getElementById("verdict")).color.match(/\\d+/g).map(Number)',
       )) as [number, number, number];
     };
-    await visitor.press("double");
+    const double = () => visitor.press("double");
+    const next = () => visitor.press("next");
+    await visitor.twoClicks(double);
     const [badRed, badGreen] = await end(/Not as it should be: 2 orders and 2 charges/, "next");
     expect(badRed).toBeGreaterThan(badGreen);
-    await visitor.press("next");
+    await visitor.twoClicks(next, double);
     const [red, green] = await end(/As it should be.* saw a refusal/s, "next");
     expect(green).toBeGreaterThan(red);
-    await visitor.press("next");
+    await next();
     await end(/As it should be.* every answer shows/s, "submits");
 
     // Both taps of an impatient finger hit the button, before the page moves.

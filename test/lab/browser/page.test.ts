@@ -26,8 +26,7 @@ describe.each([
   test("a double click is two orders with nothing, one and a 409 with the lock, and one order twice with once", async () => {
     const doubleClick = async (protection: "nothing" | "lock" | "once") => {
       await visitor.protectWith(protection);
-      await visitor.page.dblclick("#order");
-      return (await visitor.answers(2)).sort();
+      return (await visitor.twoClicks(() => visitor.page.dblclick("#order"))).sort();
     };
     expect(await doubleClick("nothing")).toEqual([
       expect.stringMatching(/^order \d+ is placed 201$|too many/),
@@ -54,9 +53,10 @@ describe.each([
     await visitor.page.reload();
     await visitor.ready();
     expect(await visitor.page.isChecked("[value=nothing]")).toBe(true);
-    await visitor.press("double");
+    const double = () => visitor.press("double");
+    await visitor.twoClicks(double);
     await visitor.summary(/Not as it should be: 2 orders and 2 charges/);
-    await visitor.press("next");
+    await visitor.twoClicks(() => visitor.press("next"), double);
     expect(await visitor.page.isChecked("[value=lock]")).toBe(true);
     await visitor.summary(/As it should be.* saw a refusal/s);
     await visitor.press("next");
