@@ -114,7 +114,7 @@ export default defineConfig({
         test: {
           name: "browser",
           include: browser,
-          fileParallelism: false,
+          maxWorkers: 2,
           globalSetup: ["test/support/global-setup.ts"],
         },
       },
