@@ -114,7 +114,7 @@ export default defineConfig({
         test: {
           name: "browser",
           include: browser,
-          maxWorkers: 2,
+          fileParallelism: false,
           globalSetup: ["test/support/global-setup.ts"],
         },
       },
