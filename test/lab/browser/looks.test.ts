@@ -56,7 +56,7 @@ describe.each([
     await visitor.twoClicks(double);
     const [badRed, badGreen] = await end(/Not as it should be: 2 orders and 2 charges/, "next");
     expect(badRed).toBeGreaterThan(badGreen);
-    await visitor.twoClicks(next, double);
+    await visitor.twoClicks(next, { others: double });
     const [red, green] = await end(/As it should be.* saw a refusal/s, "next");
     expect(green).toBeGreaterThan(red);
     await next();

@@ -56,7 +56,7 @@ describe.each([
     const double = () => visitor.press("double");
     await visitor.twoClicks(double);
     await visitor.summary(/Not as it should be: 2 orders and 2 charges/);
-    await visitor.twoClicks(() => visitor.press("next"), double);
+    await visitor.twoClicks(() => visitor.press("next"), { others: double });
     expect(await visitor.page.isChecked("[value=lock]")).toBe(true);
     await visitor.summary(/As it should be.* saw a refusal/s);
     await visitor.press("next");
@@ -86,7 +86,8 @@ describe.each([
 
   test("an order goes on when the customer leaves, and is told when they come back", async () => {
     await visitor.protectWith("once");
-    await visitor.press("leave");
+    // A click that Chromium had not sent before the customer left: the next one places the order.
+    await visitor.twoClicks(() => visitor.press("leave"), { late: /is placed 201$/ });
     await visitor.summary(/The customer left before the answer came\. .* again\./s);
     const answers = await visitor.answers(2);
     expect(answers[0]).toBe("left before the answer");
