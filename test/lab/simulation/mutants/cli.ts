@@ -9,7 +9,7 @@ import { changed, type Mutation, misfits, mutations, sources } from "./workshop.
  * narrow the list.
  */
 const words = process.argv.slice(2);
-const runs = Number(process.env["SIMULATION_RUNS"] ?? 150_000);
+const runs = Number(process.env["SIMULATION_RUNS"] ?? 50_000);
 const seed = Number(process.env["SIMULATION_SEED"] ?? 1);
 
 const outdated = await misfits();
