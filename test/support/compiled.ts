@@ -12,7 +12,7 @@ interface Source {
   readonly outfile?: string;
   /** Texts in place of those of these files. */
   readonly texts?: ReadonlyMap<string, string> | undefined;
-  /** Its packages are in the file, too: for a program that is started a hundred times. */
+  /** Its packages are in the file, too: for a program that is started again and again. */
   readonly withPackages?: true;
 }
 
@@ -20,7 +20,7 @@ interface Source {
 const REQUIRE = `import { createRequire } from "node:module";
 const require = createRequire(import.meta.url);`;
 
-/** By the text of their source. */
+/** By the text of their source, and whether their packages are in them. */
 const programs = new Map<string, Promise<string>>();
 
 /**
@@ -31,7 +31,7 @@ const programs = new Map<string, Promise<string>>();
  */
 export async function compiled(source: Source): Promise<string> {
   if (source.outfile !== undefined || source.texts !== undefined) return await bundle(source);
-  const key = `${source.file ?? source.code}`;
+  const key = `${source.file ?? source.code} ${source.withPackages}`;
   const known = programs.get(key) ?? bundle(source);
   programs.set(key, known);
   return await known;

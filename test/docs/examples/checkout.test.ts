@@ -54,6 +54,7 @@ const frameworks = [
 describe.concurrent("the checkout", () => {
   test.each(frameworks)("on %s plays its customers and ends well with --once", async (...given) => {
     const [framework, file] = given;
+    // One of them with the database that a first visitor gets, which is the same on both.
     const database = framework === "Koa" ? await ownDatabase() : {};
     const example = runExample(file, { args: ["--once"], env: { PORT: "0", ...database } });
     expect(await example.ended, example.output()).toBe(0);

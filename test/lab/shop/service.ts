@@ -1,4 +1,3 @@
-import { fileURLToPath } from "node:url";
 import { openClient } from "../../http/http-client.ts";
 import { Child } from "../../support/child.ts";
 import { compiled } from "../../support/compiled.ts";
@@ -9,11 +8,9 @@ import { type FromService, now, type Settings, type ToService, type Vitals } fro
 export type Service = Awaited<ReturnType<typeof startService>>;
 
 const script = new URL("./service-process.ts", import.meta.url);
-let compiling: Promise<string> | undefined;
 
 export async function startService(settings: Settings) {
-  compiling ??= compiled({ file: fileURLToPath(script), withPackages: true });
-  const program = await compiling;
+  const program = await compiled({ file: script, withPackages: true });
   const flags = ["--expose-gc"];
   const child = new Child<FromService, ToService>(program, [JSON.stringify(settings)], { flags });
   const name = settings.framework;

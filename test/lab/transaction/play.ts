@@ -1,7 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { createServer, type Server } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
-import { fileURLToPath } from "node:url";
 import { listen, openClient, type Reply } from "../../http/http-client.ts";
 import { Child } from "../../support/child.ts";
 import { command } from "../../support/command.ts";
@@ -208,7 +207,7 @@ class Lane {
 
   static async open(redisBinary: string, settings: Omit<Settings, "redisPort">): Promise<Lane> {
     const program = await compiled({
-      file: fileURLToPath(new URL("./shop-process.ts", import.meta.url)),
+      file: new URL("./shop-process.ts", import.meta.url),
       withPackages: true,
     });
     const redis = await startServer(redisBinary);
