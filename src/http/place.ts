@@ -11,10 +11,7 @@ const guards: Record<Own, { readonly expected: string; readonly least: readonly 
   fetch: { expected: "a Request", least: [["headers", "url"]] },
 };
 
-const names = {
-  ...{ express: "Express", koa: "Koa", fastify: "Fastify", fetch: "a framework of fetch" },
-  hono: "Hono",
-};
+const names = { express: "Express", koa: "Koa", fastify: "Fastify", fetch: "a framework of fetch" };
 
 /**
  * Checks that a guard is called by its own framework, with a request. Returns true, or throws an
@@ -27,13 +24,14 @@ export function checkPlace(own: Own, ...args: readonly unknown[]): boolean {
     const fix = own === "koa" ? mount : "write guard.protect(handler)";
     throw new InvalidOptionError(`guard: expected a request, got a function: ${fix}`);
   }
-  const place = frameworkOf(args);
-  const call = "write (c) => handler(c.req.raw)";
-  if (place === "hono" && own === "fetch") {
-    throw new InvalidOptionError(`guard: expected a Request, got the context of Hono: ${call}`);
+  const member = requestIn(args[0]);
+  const call = `write (c) => handler(c.${member})`;
+  if (member !== undefined && own === "fetch") {
+    throw new InvalidOptionError(`guard: expected a Request, got an object that has one: ${call}`);
   }
+  const place = member === undefined ? frameworkOf(args) : "fetch";
   if (place !== undefined && place !== own) {
-    const entry = place === "hono" ? `"submit-lock/fetch", and ${call}` : `"submit-lock/${place}"`;
+    const entry = `"submit-lock/${place}"${member === undefined ? "" : `, and ${call}`}`;
     throw new InvalidOptionError(
       `this is the guard of submit-lock/${own}, and ${names[place]} has called it: import { submitGuard } from ${entry}`,
     );
@@ -49,12 +47,27 @@ export function checkPlace(own: Own, ...args: readonly unknown[]): boolean {
   return true;
 }
 
+/**
+ * Where a context of fetch has its Request: Hono's, an event of h3 2, which has `headers` and `url`
+ * itself, or what Elysia, TanStack Start and SvelteKit pass.
+ */
+function requestIn(context: unknown): "req.raw" | "req" | "request" | undefined {
+  if (isRequest(context)) return undefined;
+  const { req, request } = Object(context);
+  if (isRequest(req?.raw)) return "req.raw";
+  if (isRequest(req)) return "req";
+  return isRequest(request) ? "request" : undefined;
+}
+
+function isRequest(value: unknown): boolean {
+  return hasMembers(value, ["clone", "headers", "url"]);
+}
+
 /** Recognises a framework by the arguments that it passes to a handler; `undefined` if unsure. */
-function frameworkOf([first, second]: readonly unknown[]): keyof typeof names | undefined {
+function frameworkOf([first, second]: readonly unknown[]): Own | undefined {
   if (hasMembers(first, ["req", "res", "request", "response"])) return "koa";
-  if (hasMembers(first, ["req", "env", "var", "json"])) return "hono";
   if (hasMembers(first, ["raw"]) && hasMembers(second, ["raw"])) return "fastify";
-  if (hasMembers(first, ["clone", "headers", "url"])) return "fetch";
+  if (isRequest(first)) return "fetch";
   const isNode = hasMembers(first, ["headers", "httpVersion"]) && hasMembers(second, ["setHeader"]);
   return isNode ? "express" : undefined;
 }

@@ -2,6 +2,7 @@ import { createServer, type RequestListener } from "node:http";
 import express5 from "express";
 import express4 from "express4";
 import Fastify from "fastify";
+import { H3 } from "h3";
 import { type Handler, Hono } from "hono";
 import Koa3 from "koa";
 import Koa2 from "koa2";
@@ -83,20 +84,47 @@ test.each(Object.keys(mounted).filter((guard) => !guard.startsWith("fetch")))(
   },
 );
 
-describe("on Hono", () => {
+/** A router with `handler` mounted, and the texts of the errors that it met. */
+const routers: Record<string, (handler: never, said: string[]) => () => unknown> = {
+  hono(handler, said) {
+    const app = new Hono().post("/orders", handler as Handler);
+    app.onError((error, c) => {
+      said.push(error.message);
+      return c.text("", 500);
+    });
+    return () => app.request("/orders", { method: "POST" });
+  },
+  h3(handler, said) {
+    const app = new H3({ silent: true, onError: ({ message }) => void said.push(message) });
+    app.post("/orders", handler);
+    return () => app.request("/orders", { method: "POST" });
+  },
+  // As Elysia has its members, and the event of TanStack Start, SolidStart and SvelteKit some.
+  "an event": (handler, said) => {
+    const request = new Request("http://shop.example/orders", { method: "POST" });
+    const { headers, url } = request;
+    const call = handler as (event: object) => unknown;
+    const click = async () => await call({ request, headers: Object.fromEntries(headers), url });
+    return () => click().catch((error: Error) => said.push(error.message));
+  },
+};
+
+const calls: Record<string, string> = {
+  hono: "write (c) => handler(c.req.raw)",
+  h3: "write (c) => handler(c.req)",
+  "an event": "write (c) => handler(c.request)",
+};
+
+describe.each(Object.keys(routers))("given by %s", (router) => {
   test.each(Object.keys(mounted))(
-    "the guard of %s names what to write, at every click",
+    "what has a Request, the guard of %s names what to write, at every click",
     async (guard) => {
       const said: string[] = [];
-      const app = new Hono().post("/orders", mounted[guard] as Handler);
-      app.onError((error, c) => {
-        said.push(error.message);
-        return c.text("", 500);
-      });
-      for (let click = 1; click <= 2; click++) await app.request("/orders", { method: "POST" });
+      const click = routers[router]?.(mounted[guard] as never, said);
+      for (let clicks = 1; clicks <= 2; clicks++) await click?.();
       const text = guard.startsWith("fetch")
-        ? "guard: expected a Request, got the context of Hono: write (c) => handler(c.req.raw)"
-        : `this is the guard of submit-lock/${guard.replace(", protect", "")}, and Hono has called it: import { submitGuard } from "submit-lock/fetch", and write (c) => handler(c.req.raw)`;
+        ? `guard: expected a Request, got an object that has one: ${calls[router]}`
+        : `this is the guard of submit-lock/${guard.replace(", protect", "")}, and a framework of fetch has called it: import { submitGuard } from "submit-lock/fetch", and ${calls[router]}`;
       expect(said).toEqual([text, text]);
     },
   );
