@@ -179,7 +179,7 @@ export function submitGuard<Req extends Request = Request>(
     try {
       // Read the head before the body: Hono's own `Response` loses its type as soon as its body is
       // read.
-      head = wanted && headToKeep(response, wanted);
+      head = wanted && headToKeep(headOf(response), wanted);
       const keptBytes = wanted?.maxBodyBytes ?? 0;
       const { sent, stream } = await untilOver(response, keptBytes, { ended, unanswered });
       if (stream === undefined) return sent;

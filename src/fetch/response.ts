@@ -1,4 +1,4 @@
-import { isUtf8 } from "node:buffer";
+import { isAscii, isUtf8 } from "node:buffer";
 import { isProxy, isUint8Array } from "node:util/types";
 import { clearTimeout, nextTurn, setTimeout } from "../time.ts";
 
@@ -20,6 +20,7 @@ export function mayHaveBody(status: number): boolean {
 }
 
 const isBun = "bun" in process.versions;
+const isDeno = "deno" in process.versions;
 
 /** Makes a body of kept bytes. If there is no type, Bun adds `text/plain`, but only to a string. */
 export function bodyOf(bytes: Uint8Array<ArrayBuffer>, headers: Headers): string | typeof bytes {
@@ -32,15 +33,24 @@ function isChunked({ headers }: Response): boolean {
   return headers.has("transfer-encoding") || headers.has("trailer");
 }
 
+/** Whether Deno's `fetch` has decoded the body of this response: it keeps the headers. */
+function isDecoded({ headers, url }: Response): boolean {
+  return isDeno && url !== "" && /^(gzip|br)$/i.test(headers.get("content-encoding") ?? "");
+}
+
 /**
  * Returns the head of a response. Copies the headers of a library's own `Response`: the platform
- * would take them for a plain object, and lose them.
+ * would take them for a plain object, and lose them. Drops the coding of a decoded body: Deno's
+ * server does so for the response of `fetch` itself, but not for a copy.
  */
-export function headOf(response: Response): ResponseInit {
-  if (response instanceof Response) return response;
-  const { headers, status, statusText } = response as Response;
+export function headOf(response: Response): Pick<Response, "headers" | "status" | "statusText"> {
+  const isPlain = response instanceof Response;
+  if (isPlain && !isDecoded(response)) return response;
+  const { status, statusText } = response;
   // Pairs have each `Set-Cookie` by itself.
-  return { status, statusText, headers: new Headers([...headers]) };
+  const headers = new Headers([...(response as Response).headers]);
+  if (isPlain) for (const name of ["content-encoding", "content-length"]) headers.delete(name);
+  return { status, statusText, headers };
 }
 
 /** Whether an answer has a status of 400 to 599. Elysia's own object names the status `code`. */
@@ -73,7 +83,8 @@ export async function untilOver(
   if (!Number.isInteger(status)) throw new TypeError("expected a Response");
   // Reading `body` may throw: for a proxy, or Hono's own `Response` with a status such as 204.
   const isProxied = isProxy(response);
-  // Bun adds a missing type of a text or of bytes, but only to the handler's own `Response`.
+  // Bun adds a missing type of a text or of bytes, but only to the handler's own `Response`, and
+  // after a clone only to a text in ASCII.
   const isTyped = !isBun || response.headers.has("content-type");
   const source = isProxied || isTyped || response.bodyUsed ? response : response.clone();
   const body = isProxied || !mayHaveBody(status) ? null : source.body;
@@ -94,8 +105,11 @@ export async function untilOver(
     next = undefined;
     if (part.done) {
       const bytes = Buffer.concat(chunks);
-      const whole = isChunked(response) ? new Blob([bytes]).stream() : bytes;
-      const sent = source === response ? new Response(whole, headOf(response)) : response;
+      const isOwn = source !== response && isAscii(bytes);
+      const all = isChunked(response)
+        ? new Blob([bytes]).stream()
+        : bodyOf(bytes, response.headers);
+      const sent = isOwn ? response : new Response(all, headOf(response));
       watcher.ended(bytes.length <= keptBytes ? bytes : undefined);
       return { sent };
     }

@@ -520,6 +520,8 @@ describe("runtimes", () => {
     );
 
     const others = "proxied library cloned cached redirected read-before streamed".split(" ");
+    // Elsewhere a response of fetch keeps the coding of a body that is decoded, without a guard, too.
+    if (row.name === "deno") others.push("coded");
     test.skipIf(row.shop === "Express")("a Response that others made is answered as it is", () =>
       withShop(command, async (shop) => {
         for (const what of others) {
@@ -545,15 +547,20 @@ describe("runtimes", () => {
 
     test.skipIf(row.shop === "Express")("a text that names no type stays a text", () =>
       withShop(command, async (shop) => {
-        const [user, key] = [freshUser(), randomUUID()];
-        const order = () => shop.order(user, { key, path: "/others/untyped" });
-        const first = await order();
-        let again = await order();
-        while (again.status === 409) again = await order();
-        expect(again.headers.get("idempotent-replayed")).toBe("true");
-        for (const answer of [first, again]) {
-          expect(answer.headers.get("content-type")).toMatch(/^text\/plain/);
-          expect([answer.status, await answer.text()]).toEqual([201, "placed"]);
+        for (const [what, text] of Object.entries({
+          untyped: "placed",
+          "untyped-umlaut": "plåced",
+        })) {
+          const [user, key] = [freshUser(), randomUUID()];
+          const order = () => shop.order(user, { key, path: `/others/${what}` });
+          const first = await order();
+          let again = await order();
+          while (again.status === 409) again = await order();
+          expect(again.headers.get("idempotent-replayed")).toBe("true");
+          for (const answer of [first, again]) {
+            expect(answer.headers.get("content-type"), what).toMatch(/^text\/plain/);
+            expect([answer.status, await answer.text()]).toEqual([201, text]);
+          }
         }
         const bytes = await shop.order(freshUser(), { path: "/others/untyped-bytes" });
         expect(bytes.headers.get("content-type") ?? "").not.toMatch(/text/);

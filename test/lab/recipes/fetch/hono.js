@@ -7,6 +7,6 @@ const app = new Hono();
 app.post("/orders", (c) => placeOrder(c.req.raw));
 app.post("/orders/report", (c) => reportOrder(c.req.raw));
 app.post("/others/:name", (c) => passOrder(c.req.raw));
-app.post("/backend", backend);
+app.post("/backend", (c) => backend(c.req.raw));
 
 export default { hostname: "127.0.0.1", fetch: app.fetch };

@@ -1,4 +1,5 @@
 import process from "node:process";
+import { gzipSync } from "node:zlib";
 import { Response as LibraryResponse } from "@whatwg-node/node-fetch";
 
 const headers = [
@@ -11,8 +12,16 @@ const init = { status: 201, headers };
 const placed = () => new Response("placed", init);
 const kept = placed();
 
-/** In chunks, with a pause between them. */
-export function backend() {
+/** In chunks, with a pause between them; `?coding=gzip`: coded, in one. */
+export function backend({ url }) {
+  if (url.endsWith("=gzip")) {
+    const coded = gzipSync("placed");
+    const ofCoding = [
+      ["content-encoding", "gzip"],
+      ["content-length", coded.length],
+    ];
+    return new Response(coded, { status: 201, headers: [...headers, ...ofCoding] });
+  }
   async function* chunks() {
     for (const text of ["pla", "ced"]) {
       yield new TextEncoder().encode(text);
@@ -30,12 +39,15 @@ export function backend() {
   return new Response(body, init);
 }
 
-const proxied = () => fetch(`http://127.0.0.1:${process.env.PORT}/backend`, { method: "POST" });
+const proxied = (query = "") =>
+  fetch(`http://127.0.0.1:${process.env.PORT}/backend${query}`, { method: "POST" });
 
 /** Each makes a `Response` that the handler did not make itself. */
 const others = {
-  proxied,
+  proxied: () => proxied(),
+  coded: () => proxied("?coding=gzip"),
   untyped: () => new Response("placed", { status: 201 }),
+  "untyped-umlaut": () => new Response("plåced", { status: 201 }),
   "untyped-bytes": () => new Response(new TextEncoder().encode("placed"), { status: 201 }),
   library: () => new LibraryResponse("placed", init),
   cloned: () => placed().clone(),
