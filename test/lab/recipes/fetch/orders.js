@@ -7,6 +7,10 @@ import { pay, report } from "./work.js";
 
 const lock = new SubmitLock({ store: new RedisStore(new Redis(process.env.REDIS_URL)) });
 await lock.check({ submissions: true });
+process.on("SIGTERM", async () => {
+  await lock.close({ timeoutMs: 10_000 });
+  process.exit();
+});
 
 const guard = submitGuard({
   lock,
