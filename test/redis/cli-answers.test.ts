@@ -26,13 +26,16 @@ afterEach(async () => {
 const env = { REDIS_URL: `redis://127.0.0.1:${sharedRedisPort()}` };
 const why = ["--reason", "ticket 4711", "--by", "anna@ops-1"];
 
+/** A day, and longer than a test takes on any machine, so that a day is left. */
+const retainMs = 88_200_000;
+
 async function openShop(port = sharedRedisPort()) {
   const client = ioredis6.connect(port);
   await untilReady(client);
   const lock = openLock({ store: new RedisStore(client) });
   const user = freshUser();
   const order = async (id: string, body: string | Uint8Array = '{"number":7}') => {
-    const attempt = await lock.acquire(user, { submission: { id } });
+    const attempt = await lock.acquire(user, { submission: { id, retainMs } });
     if (attempt.outcome !== "acquired") return attempt.outcome;
     const headers = { "content-type": "application/json" };
     return await attempt.lease.complete({ status: 201, headers, body });
@@ -67,7 +70,7 @@ describe("answers", () => {
     await sleep(5);
     await order("cart 8", Buffer.from([0xff, 0xd8]));
     await sleep(5);
-    await lock.once(user, { id: "job 9" }, () => ({ paid: true }));
+    await lock.once(user, { id: "job 9", retainMs }, () => ({ paid: true }));
     const other = await openShop();
     await other.order("cart 7");
     const { code, stdout, stderr } = await runMain(["answers", user, "--body"], env);
