@@ -238,7 +238,7 @@ interface AnswerHead {
 }
 
 function headToKeep({ headers, status }: AnswerHead, { storedHeaders }: WantedAnswer) {
-  // Keep all values of a name: a library may list each line of a header by itself.
+  // Keep all values of a name: a redirect of a library may list each line by itself.
   return { status, headers: listedHeaders(storedHeaders, [...headers], false) };
 }
 

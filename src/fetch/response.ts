@@ -33,7 +33,7 @@ function isChunked({ headers }: Response): boolean {
   return headers.has("transfer-encoding") || headers.has("trailer");
 }
 
-/** Whether Deno's `fetch` has decoded the body of this response: it keeps the headers. */
+/** Whether Deno's `fetch` has decoded the body, as it does unless `identity` or a range was asked for. */
 function isDecoded({ headers, url }: Response): boolean {
   return isDeno && url !== "" && /^(gzip|br)$/i.test(headers.get("content-encoding") ?? "");
 }
@@ -84,7 +84,7 @@ export async function untilOver(
   // Reading `body` may throw: for a proxy, or Hono's own `Response` with a status such as 204.
   const isProxied = isProxy(response);
   // Bun adds a missing type of a text or of bytes, but only to the handler's own `Response`, and
-  // after a clone only to a text in ASCII.
+  // after a clone only to a text in ASCII: below, other bytes in UTF-8 get the type of a text, too.
   const isTyped = !isBun || response.headers.has("content-type");
   const source = isProxied || isTyped || response.bodyUsed ? response : response.clone();
   const body = isProxied || !mayHaveBody(status) ? null : source.body;

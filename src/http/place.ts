@@ -24,12 +24,13 @@ export function checkPlace(own: Own, ...args: readonly unknown[]): boolean {
     const fix = own === "koa" ? mount : "write guard.protect(handler)";
     throw new InvalidOptionError(`guard: expected a request, got a function: ${fix}`);
   }
-  const member = requestIn(args[0]);
+  const known = frameworkOf(args);
+  const member = known === undefined ? requestIn(args[0]) : undefined;
   const call = `write (c) => handler(c.${member})`;
   if (member !== undefined && own === "fetch") {
     throw new InvalidOptionError(`guard: expected a Request, got an object that has one: ${call}`);
   }
-  const place = member === undefined ? frameworkOf(args) : "fetch";
+  const place = member === undefined ? known : "fetch";
   if (place !== undefined && place !== own) {
     const entry = `"submit-lock/${place}"${member === undefined ? "" : `, and ${call}`}`;
     throw new InvalidOptionError(
@@ -47,16 +48,13 @@ export function checkPlace(own: Own, ...args: readonly unknown[]): boolean {
   return true;
 }
 
-/**
- * Where a context of fetch has its Request: Hono's, an event of h3 2, which has `headers` and `url`
- * itself, or what Elysia, TanStack Start and SvelteKit pass.
- */
-function requestIn(context: unknown): "req.raw" | "req" | "request" | undefined {
-  if (isRequest(context)) return undefined;
-  const { req, request } = Object(context);
-  if (isRequest(req?.raw)) return "req.raw";
-  if (isRequest(req)) return "req";
-  return isRequest(request) ? "request" : undefined;
+/** Where Hono (`req.raw`), h3 2 (`req`), Elysia, SvelteKit and others (`request`) have a Request. */
+function requestIn(context: unknown): string | undefined {
+  const name = ["req", "request"].find((each) => hasMembers(context, [each]));
+  if (name === undefined) return undefined;
+  const value = Object(context)[name];
+  if (isRequest(value)) return name;
+  return isRequest(Object(value).raw) ? `${name}.raw` : undefined;
 }
 
 function isRequest(value: unknown): boolean {

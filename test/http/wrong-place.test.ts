@@ -99,7 +99,7 @@ const routers: Record<string, (handler: never, said: string[]) => () => unknown>
     app.post("/orders", handler);
     return () => app.request("/orders", { method: "POST" });
   },
-  // As Elysia has its members, and the event of TanStack Start, SolidStart and SvelteKit some.
+  // Elysia's context has these members, the events of TanStack Start, SolidStart and SvelteKit some.
   "an event": (handler, said) => {
     const request = new Request("http://shop.example/orders", { method: "POST" });
     const { headers, url } = request;
@@ -128,6 +128,18 @@ describe.each(Object.keys(routers))("given by %s", (router) => {
       expect(said).toEqual([text, text]);
     },
   );
+});
+
+test("a request of Express that carries a Request is one of Express", async () => {
+  const app = express5();
+  app.use((req, _res, next) => {
+    Object.assign(req, { request: new Request("http://shop.example/orders") });
+    next();
+  });
+  const placed = expressGuard(options).protect(async (_req, res) => void res.sendStatus(201));
+  const port = await listen(createServer(app.post("/orders", placed)));
+  const answer = await fetch(`http://127.0.0.1:${port}/orders`, { method: "POST" });
+  expect(answer.status).toBe(201);
 });
 
 test.each([

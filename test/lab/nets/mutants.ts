@@ -106,7 +106,7 @@ export const flaws: readonly Flaw[] = [
     family: "fetch",
     name: "a library's Response is read as the platform's",
     in: "headOf",
-    find: "if (response instanceof Response) return response;",
+    find: "if (isPlain && !isDecoded(response)) return response;",
     replace: "if (response.status > 0) return response;",
   },
   {
@@ -114,8 +114,8 @@ export const flaws: readonly Flaw[] = [
     family: "fetch",
     name: "a proxied Response is framed twice",
     in: "untilOver",
-    find: "isChunked(response) ? new Blob([bytes]).stream() : bytes",
-    replace: "bytes",
+    find: "isChunked(response) ? new Blob([bytes]).stream() : bodyOf(bytes, response.headers)",
+    replace: "bodyOf(bytes, response.headers)",
   },
   {
     net: "linear-cost",

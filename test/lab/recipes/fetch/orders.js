@@ -9,7 +9,7 @@ const lock = new SubmitLock({ store: new RedisStore(new Redis(process.env.REDIS_
 await lock.check({ submissions: true });
 process.on("SIGTERM", async () => {
   await lock.close({ timeoutMs: 10_000 });
-  process.exit();
+  setTimeout(() => process.exit(), 1_000);
 });
 
 const guard = submitGuard({
