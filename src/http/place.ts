@@ -26,13 +26,13 @@ export function checkPlace(own: Own, ...args: readonly unknown[]): boolean {
   }
   const known = frameworkOf(args);
   const member = known === undefined ? requestIn(args[0]) : undefined;
-  const call = `write (c) => handler(c.${member})`;
-  if (member !== undefined && own === "fetch") {
+  const call = member && `write (c) => handler(c.${member})`;
+  if (call !== undefined && own === "fetch") {
     throw new InvalidOptionError(`guard: expected a Request, got an object that has one: ${call}`);
   }
-  const place = member === undefined ? known : "fetch";
+  const place = call === undefined ? known : "fetch";
   if (place !== undefined && place !== own) {
-    const entry = `"submit-lock/${place}"${member === undefined ? "" : `, and ${call}`}`;
+    const entry = `"submit-lock/${place}"${call === undefined ? "" : `, and ${call}`}`;
     throw new InvalidOptionError(
       `this is the guard of submit-lock/${own}, and ${names[place]} has called it: import { submitGuard } from ${entry}`,
     );

@@ -525,18 +525,13 @@ describe("runtimes", () => {
     test.skipIf(row.shop === "Express")("a Response that others made is answered as it is", () =>
       withShop(command, async (shop) => {
         for (const what of others) {
-          const [user, key] = [freshUser(), randomUUID()];
-          const order = () => shop.order(user, { key, path: `/others/${what}` });
-          const first = await order();
+          const [first, again] = await orderAgain(shop, what);
           const isRedirect = what === "redirected";
           expect([first.status, await first.text()], what).toEqual(
             isRedirect ? [303, ""] : [201, "placed"],
           );
           expect(first.headers.get("location"), what).toMatch(/\/orders\/7$/);
           expect(first.headers.getSetCookie(), what).toEqual(isRedirect ? [] : ["a=1", "b=2"]);
-          let again = await order();
-          while (again.status === 409) again = await order();
-          expect(again.headers.get("idempotent-replayed"), what).toBe("true");
           expect([again.status, await again.text()], what).toEqual([
             first.status,
             isRedirect ? "" : "placed",
@@ -551,13 +546,7 @@ describe("runtimes", () => {
           untyped: "placed",
           "untyped-umlaut": "plåced",
         })) {
-          const [user, key] = [freshUser(), randomUUID()];
-          const order = () => shop.order(user, { key, path: `/others/${what}` });
-          const first = await order();
-          let again = await order();
-          while (again.status === 409) again = await order();
-          expect(again.headers.get("idempotent-replayed")).toBe("true");
-          for (const answer of [first, again]) {
+          for (const answer of await orderAgain(shop, what)) {
             expect(answer.headers.get("content-type"), what).toMatch(/^text\/plain/);
             expect([answer.status, await answer.text()]).toEqual([201, text]);
           }
@@ -566,6 +555,17 @@ describe("runtimes", () => {
         expect(bytes.headers.get("content-type") ?? "").not.toMatch(/text/);
       }),
     );
+
+    /** The answer of an order, and its replay as soon as it is kept. */
+    async function orderAgain(shop: ShopProcess, what: string): Promise<[Response, Response]> {
+      const [user, key] = [freshUser(), randomUUID()];
+      const order = () => shop.order(user, { key, path: `/others/${what}` });
+      const first = await order();
+      let again = await order();
+      while (again.status === 409) again = await order();
+      expect(again.headers.get("idempotent-replayed"), what).toBe("true");
+      return [first, again];
+    }
 
     test.skipIf(row.shop === "Express")("a SIGTERM lets an order end", () =>
       withShop(command, expectEndedByOrder),

@@ -44,7 +44,7 @@ const proxied = (query = "") =>
 
 /** Each makes a `Response` that the handler did not make itself. */
 const others = {
-  proxied: () => proxied(),
+  proxied,
   coded: () => proxied("?coding=gzip"),
   untyped: () => new Response("placed", { status: 201 }),
   "untyped-umlaut": () => new Response("plåced", { status: 201 }),
