@@ -81,6 +81,8 @@ const flights = new Map<string, Join>();
  * kept over reloads, until 2xx, 3xx, or a 4xx with no earlier try in doubt; 401, and the guard's
  * refusal of an order that may exist, keep the id. Disable the button for that time: without an id
  * from the page, a click after a 2xx is another order. The promise resolves after the body's end.
+ * A `Request` loses its referrer, and Safari 26 cannot read a form with a file that a script has
+ * made from one: pass both in `init`.
  * @example
  * ```ts
  * const body = JSON.stringify({ cart: 7 });
@@ -96,16 +98,14 @@ export async function submitOnce(
   { once = {}, ...init }: SubmitOnceInit = {},
 ): Promise<Response> {
   const timeoutMs = once.timeoutMs ?? TIMEOUT_MS;
+  const from = ((input as Request).clone?.() ?? input) as Request;
+  // The body may be a stream, which can be read once, and which some browsers do not send.
+  init.body ??= from.body && (await from.blob());
   // biome-ignore lint/suspicious/noExplicitAny: a stream, or a generator, which browsers send as a text.
   const body = init.body as any;
-  if (input instanceof Request) {
-    input = input.clone();
-    // The body may be a stream, which can be read once, and which some browsers do not send.
-    if (input.body) input = new Request(input, { body: await input.blob() });
-  }
   // Throws for wrong arguments now: a rejection of `fetch` would look like a lost connection.
-  const request = new Request(input, init);
-  const { headers, method, mode, url } = request;
+  const request = new Request(from, init);
+  const { headers, mode, url } = request;
   if (
     !(timeoutMs >= 0) ||
     mode === "no-cors" ||
@@ -118,21 +118,35 @@ export async function submitOnce(
   const type = `${[...headers].filter(([name]) => /^content-/.test(name))}`;
   // Leave the boundary out of the content: it differs each time that a form is serialized.
   const [, boundary = "-"] = type.split("boundary=");
-  let text = await request.clone().text();
+  // Safari 26 cannot read a request with a file that a script has made.
+  const form =
+    body?.getAll &&
+    new Blob([...body].flatMap(([key, value]) => [[key, value.size, value.name], value]));
+  let text = await (form ?? request.clone()).text();
   // Each byte that is not UTF-8 has become U+FFFD, so two different bodies could be one content.
   if (text.includes("\uFFFD")) {
-    text = new TextDecoder("latin1").decode(await request.clone().arrayBuffer());
+    text = new TextDecoder("latin1").decode(await (form ?? request.clone()).arrayBuffer());
   }
-  const content = (method + url + type + text).replaceAll(boundary, "-");
+  const content = (request.method + url + type + text).replaceAll(boundary, "-");
   if (request.signal.aborted) throw request.signal.reason;
   const name = once.name ?? digestOf(content);
   const id = once.id || headers.get("Idempotency-Key") || idOf(name);
   const key = id + content;
   headers.set("Idempotency-Key", id);
-  return (flights.get(key) ?? flightOf(request, key, id, name))(once.onWaiting, request, timeoutMs);
+  return (flights.get(key) ?? flightOf(request, init, key, id, name))(
+    once.onWaiting,
+    request,
+    timeoutMs,
+  );
 }
 
-function flightOf(request: Request, key: string, id: string, name: string): Join {
+function flightOf(
+  request: Request,
+  init: RequestInit,
+  key: string,
+  id: string,
+  name: string,
+): Join {
   const callers = new Map<unknown, SubmitOnceOptions["onWaiting"]>();
   const stop = new AbortController();
   let tries = 0;
@@ -166,16 +180,23 @@ function flightOf(request: Request, key: string, id: string, name: string): Join
       let reason: Waiting["reason"] = "network";
       let delayMs = Math.min(LONGEST_DELAY_MS, DELAY_MS * 2 ** tries);
       try {
-        const response = await fetch(request.clone(), { signal: stop.signal });
-        const { headers, redirected, status } = response;
+        // A request that is made from another one loses its referrer, so name that again. And keep
+        // the form: Safari sends an empty file once the page has dropped it.
+        const response = await fetch(request.clone(), {
+          ...init,
+          signal: stop.signal,
+          headers: request.headers,
+          body: null,
+        });
+        const { headers, status } = response;
         // A connection that is lost before the end of the body is a lost answer.
         const body = await response.clone().text();
         const given = headers.get("Retry-After") as string;
         // Where CORS hides the header, read the code in the body, unless the answer is a success.
         const code =
           headers.get("Submit-Lock-Code") ??
-          ((status < 400 || body.match(/"code": ?"(\w+)"/)?.[1]) as string);
-        if (/^idem\w+_flight$|^submit_contended/.test(code)) reason = "in_flight";
+          ((status < 400 || /"code": ?"(\w+)"/.exec(body)?.[1]) as string);
+        if (/^idem.+flight|^submit_contended/.test(code)) reason = "in_flight";
         // After a lost lease the order may be placed, so only a person may send it again.
         // Cloudflare's own statuses begin at 520.
         else if (
@@ -187,10 +208,9 @@ function flightOf(request: Request, key: string, id: string, name: string): Join
         } else {
           // A refusal may come from code before the guard, and a redirect leads to another page:
           // neither tells about an earlier try. A replayed answer is the answer to an earlier try.
-          const isSure = unused.has(id) || headers.get("Idempotent-Replayed");
-          const isRefused = isSure && !redirected && status < SERVER_ERROR;
           if (status !== UNAUTHORIZED) {
-            unused.delete(id);
+            const isSure = unused.delete(id) || headers.get("Idempotent-Replayed");
+            const isRefused = isSure && !response.redirected && status < SERVER_ERROR;
             // Keep the id at a refusal `idempotency_…` of the guard: the order may exist.
             if ((status < 400 || isRefused) && !/^idem/.test(code)) {
               if (kept(name) === id) forget(name);
