@@ -33,8 +33,6 @@ type Submit = Event & { readonly submitter?: any };
 // biome-ignore lint/suspicious/noExplicitAny: servers have no types of the DOM.
 declare const document: any, addEventListener: any, removeEventListener: any;
 
-const bare = (url: string) => url.split("#")[0];
-
 /**
  * Puts an id into the form, unless the server has, and lets one submit through at a time: the form
  * is `aria-busy` and the pressed button disabled until the page is shown again or 30 s have passed.
@@ -54,7 +52,7 @@ export function protectForm(
   made.type = "hidden";
   made.name = field;
   const attribute = (name: string) => made.getAttribute.call(form, name);
-  const url = bare(document.URL);
+  const url = document.URL.split("#")[0];
   const action = attribute("action");
   // Forms with another action, such as a question about cookies, may be there at one visit only.
   const alike = [...document.forms].filter(
@@ -65,7 +63,7 @@ export function protectForm(
   const visit: any = performance.getEntriesByType?.("navigation" as never)[0];
   // A form that was loaded anew keeps its id only if the load was a reload or a return. Compare the
   // URL as well: a router shows other pages in a document that was reloaded once.
-  const isReturn = /load|back/.test(visit?.type) && bare(visit.name) === url;
+  const isReturn = /load|back/.test(visit?.type) && visit.name.split("#")[0] === url;
   /** Returns the field with the id. The page may have rendered the form's fields anew. */
   const filled = () => {
     let input = made.querySelector.call(form, `[name="${field}"]`);
@@ -91,8 +89,10 @@ export function protectForm(
   const onFormData = ({ formData }: any) => {
     let id = filled().value;
     if (owners.has(id)) {
+      // A prerendered page has lost what it has stored once it is shown.
+      keep(name, id);
       const submitter = event?.submitter;
-      let content = submitter?.getAttribute("formaction") ?? "";
+      let content = submitter?.getAttribute("formaction") ?? `${attribute("action")}`;
       for (const [key, value] of formData) {
         // An image that is a button sends the place of the click, which is not the order's content.
         const isPlace = submitter?.type === "image" && /\b[xy]$/.test(key);
@@ -129,7 +129,7 @@ export function protectForm(
     filled();
     isSpent = true;
     // Listen now, not in the timer: a page cached before its timer would stop clicks after Back.
-    addEventListener("pageshow", giveBack, { once: true });
+    addEventListener("pageshow", giveBack);
     // Disable the button later: a listener may prevent the submit. A disabled button is not sent.
     timer = setTimeout(() => {
       if (next.defaultPrevented) {
@@ -154,10 +154,6 @@ export function protectForm(
 
   made.addEventListener.call(form, "submit", onSubmit, true);
   made.addEventListener.call(form, "formdata", onFormData);
-  // A prerendered page has lost what it has stored once it is shown.
-  if (document.prerendering) {
-    document.addEventListener("prerenderingchange", () => keep(name, filled().value));
-  }
   const protection = () => {
     // Not by an AbortSignal: Angular's zone.js before 0.14.3 does not see it, and would add no
     // listener to this form again.

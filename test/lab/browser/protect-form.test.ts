@@ -491,6 +491,18 @@ describe("a page that stays", () => {
     expect(await idOf("")).toBe(none);
   });
 
+  // Firefox fills the fields of a page by their place: it puts the id of a form that is gone into
+  // the next form's field.
+  test("has another id for another action, wherever the browser brings it back", async () => {
+    await open("plain", "empty");
+    const idOf = (of: string): Promise<string> =>
+      page.evaluate(`${formOf}.setAttribute("action", "/orders?of=${of}");
+        new FormData(${formOf}).get("submissionId")`);
+    const apples = await idOf("apples");
+    expect(await idOf("pears")).not.toBe(apples);
+    expect(await idOf("apples")).toBe(apples);
+  });
+
   test("keeps the id where the fields are rendered anew, and puts it in again", async () => {
     await open("plain", "elsewhere");
     const id = await idIn();
