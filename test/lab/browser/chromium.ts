@@ -4,7 +4,10 @@ import { delimiter, join } from "node:path";
 import { type BrowserContext, chromium } from "playwright-core";
 import { runExample } from "../../docs/examples/run-example.ts";
 import { installOnDebian } from "../../support/server-binary.ts";
-import { type UntilOptions, until } from "../../support/until.ts";
+import { boundMs } from "./shown.ts";
+import { startWebKit } from "./webkit.ts";
+
+export { untilShown } from "./shown.ts";
 
 const NAMES = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
 const ADVICE = `The page is tested in a real Chromium, and there is none on the PATH.
@@ -28,12 +31,12 @@ function onPath(env: NodeJS.ProcessEnv): string | undefined {
   return NAMES.flatMap((name) => folders.map((folder) => join(folder, name))).find(existsSync);
 }
 
-/** How long a step waits for what it names: a busy machine is 30 s late now and then. */
-const boundMs = 120_000;
-
-/** As `until`, for what a page shows or sends. */
-export const untilShown = <T>(condition: () => T | Promise<T>, options: UntilOptions) =>
-  until(condition, { boundMs, ...options });
+const named = process.env["TEST_BROWSER"] ?? "chromium";
+if (!/^(chromium|webkit)$/.test(named)) {
+  throw new Error(`TEST_BROWSER is "${named}". Set it to "chromium" or "webkit".`);
+}
+/** `TEST_BROWSER=webkit` runs the tests in WebKit. */
+export const isWebKit = named === "webkit";
 
 interface BrowserOptions {
   readonly colorScheme?: "light" | "dark";
@@ -43,14 +46,16 @@ interface BrowserOptions {
   readonly refusesStorage?: boolean;
   /** Back shows the page that was left, as with every customer. A driver turns this off. */
   readonly keepsPages?: boolean;
+  /** Pages have their event `request`. WebKit needs a proxy for it. */
+  readonly reportsRequests?: boolean;
 }
 
-/** A browser with a profile of its own, which `close` removes. */
-export async function startChromium({
-  refusesStorage,
-  keepsPages,
-  ...options
-}: BrowserOptions = {}): Promise<{ context: BrowserContext; close(): Promise<void> }> {
+/** A browser with a profile of its own, which `close` removes; WebKit if `TEST_BROWSER` says so. */
+export async function startChromium(
+  given: BrowserOptions = {},
+): Promise<{ context: BrowserContext; close(): Promise<void> }> {
+  if (isWebKit) return await startWebKit(given);
+  const { refusesStorage, keepsPages, reportsRequests: _, ...options } = given;
   const profile = mkdtempSync(join(tmpdir(), "submit-lock-chromium-"));
   if (refusesStorage) {
     const blocked = { profile: { default_content_setting_values: { cookies: 2 } } };

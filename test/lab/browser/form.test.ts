@@ -92,7 +92,7 @@ describe.each([
 ])("the form of a shop, %s JavaScript", (_with, javaScriptEnabled) => {
   let browser: Awaited<ReturnType<typeof startChromium>>;
   beforeAll(async () => {
-    browser = await startChromium({ javaScriptEnabled });
+    browser = await startChromium({ javaScriptEnabled, reportsRequests: true });
   });
   afterAll(() => browser?.close());
 

@@ -15,7 +15,7 @@ import {
 import { freshUser } from "../../support/ids.ts";
 import { sharedRedisPort } from "../../support/redis-server.ts";
 import { Shop } from "../sequences/shop.ts";
-import { startChromium, untilShown } from "./chromium.ts";
+import { isWebKit, startChromium, untilShown } from "./chromium.ts";
 import { mouseOn } from "./visitor.ts";
 
 const files: Record<string, URL> = {
@@ -543,7 +543,8 @@ describe("a page that stays", () => {
     expect(ordersOf()).toHaveLength(2);
   });
 
-  test("lets go of a form that is thrown away", async () => {
+  // The driver of WebKit cannot collect garbage.
+  test.skipIf(isWebKit)("lets go of a form that is thrown away", async () => {
     await open("plain", "buy");
     await page.evaluate(`globalThis.gone = new WeakRef(${formOf}); protections.length = 0;
       ${formOf}.addEventListener("submit", (event) => event.preventDefault());

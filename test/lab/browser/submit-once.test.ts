@@ -1,12 +1,15 @@
+import { once } from "node:events";
 import { readFileSync } from "node:fs";
-import type { IncomingMessage, ServerResponse } from "node:http";
+import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+import { buffer } from "node:stream/consumers";
 import { fileURLToPath } from "node:url";
 import type { Page } from "playwright-core";
-import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, afterEach, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { freshUser } from "../../support/ids.ts";
 import { sharedRedisPort } from "../../support/redis-server.ts";
 import { Shop, type ShopSetting } from "../sequences/shop.ts";
-import { startChromium, untilShown } from "./chromium.ts";
+import { isWebKit, startChromium, untilShown } from "./chromium.ts";
 import { mouseOn } from "./visitor.ts";
 
 // A page that hangs is noticed before the whole file is late.
@@ -276,7 +279,8 @@ describe("a browser that refuses storage", () => {
   });
   afterAll(() => refusing?.close());
 
-  test("places one order of two clicks and of a lost answer", async () => {
+  // The driver of WebKit cannot refuse storage.
+  test.skipIf(isWebKit)("places one order of two clicks and of a lost answer", async () => {
     errors = [];
     const cart = await begin();
     const page = await open(checkout(cart), refusing);
@@ -287,6 +291,49 @@ describe("a browser that refuses storage", () => {
     await page.dblclick("button", { delay: 20, noWaitAfter: true });
     await seesOneOrder(page, cart);
   });
+});
+
+test("a file that a script has made is sent whole three times, with garbage collected in between", async () => {
+  const received: { id: unknown; body: string }[] = [];
+  const server = createServer(async (req, res) => {
+    if (req.method !== "POST") return serve(req, res);
+    const body = (await buffer(req)).toString("latin1");
+    received.push({ id: req.headers["idempotency-key"], body });
+    // So long that the page has collected its garbage before the next request.
+    res.writeHead(received.length < 3 ? 503 : 201, { "retry-after": "1" }).end("{}");
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  onTestFinished(() => {
+    server.close();
+    server.closeAllConnections();
+  });
+  errors = [];
+  const page = await browser.context.newPage();
+  await page.goto(`http://127.0.0.1:${(server.address() as AddressInfo).port}/form`);
+  await ready(page);
+  // A driver cannot collect garbage. A page that allocates this much makes the browser do so.
+  const outcome = await page.evaluate(`(async () => {
+    const { submitOnce } = await import("/module/index.js");
+    const send = () => {
+      const body = new FormData();
+      body.append("copy", new File(["x".repeat(5_000)], "order.csv"));
+      return submitOnce("/orders", { method: "POST", body });
+    };
+    let outcome;
+    const ends = (value) => { outcome = value; };
+    send().then(({ status }) => ends(status), (error) => ends(String(error)));
+    while (outcome === undefined) {
+      for (let all = 0; all < 10; all++) new Array(300_000).fill(0).map(() => ({}));
+      await new Promise((resolve) => setTimeout(resolve, 60));
+    }
+    return outcome;
+  })()`);
+  expect(outcome).toBe(201);
+  expect(received).toHaveLength(3);
+  for (const { body } of received) expect(body).toContain("x".repeat(5_000));
+  expect(new Set(received.map(({ id }) => id))).toEqual(new Set([expect.any(String)]));
+  expect(errors).toEqual([]);
 });
 
 describe.each(["express", "fetch"] as const)("a form with protectForm, on %s", (framework) => {
