@@ -196,7 +196,7 @@ function flightOf(
         const code =
           headers.get("Submit-Lock-Code") ??
           ((status < 400 || /"code": ?"(\w+)"/.exec(body)?.[1]) as string);
-        if (/^idem.+flight|^submit_contended/.test(code)) reason = "in_flight";
+        if (/^idem\w+_flight$|^submit_contended/.test(code)) reason = "in_flight";
         // After a lost lease the order may be placed, so only a person may send it again.
         // Cloudflare's own statuses begin at 520.
         else if (

@@ -92,7 +92,7 @@ export function protectForm(
       // A prerendered page has lost what it has stored once it is shown.
       keep(name, id);
       const submitter = event?.submitter;
-      let content = submitter?.getAttribute("formaction") ?? `${attribute("action")}`;
+      let content = submitter?.getAttribute("formaction") ?? `${action}`;
       for (const [key, value] of formData) {
         // An image that is a button sends the place of the click, which is not the order's content.
         const isPlace = submitter?.type === "image" && /\b[xy]$/.test(key);

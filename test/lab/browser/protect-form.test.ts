@@ -494,13 +494,19 @@ describe("a page that stays", () => {
   // Firefox fills the fields of a page by their place: it puts the id of a form that is gone into
   // the next form's field.
   test("has another id for another action, wherever the browser brings it back", async () => {
-    await open("plain", "empty");
-    const idOf = (of: string): Promise<string> =>
-      page.evaluate(`${formOf}.setAttribute("action", "/orders?of=${of}");
-        new FormData(${formOf}).get("submissionId")`);
-    const apples = await idOf("apples");
-    expect(await idOf("pears")).not.toBe(apples);
-    expect(await idOf("apples")).toBe(apples);
+    await open("unprotected", "empty");
+    const idsOf = (action: string, restored: string): Promise<string[]> =>
+      page.evaluate(`{
+        document.body.innerHTML = '<form action="${action}"><input name="submissionId"></form>';
+        ${formOf}.elements.submissionId.value = "${restored}";
+        protectForm(${formOf});
+      }
+      [${formOf}.elements.submissionId.value, new FormData(${formOf}).get("submissionId")]`);
+    const [id = "", apples] = await idsOf("/apples", "");
+    const [same, pears] = await idsOf("/pears", id);
+    expect(same).toBe(id);
+    expect(pears).not.toBe(apples);
+    expect((await idsOf("/apples", id))[1]).toBe(apples);
   });
 
   test("keeps the id where the fields are rendered anew, and puts it in again", async () => {
