@@ -81,8 +81,8 @@ const flights = new Map<string, Join>();
  * kept over reloads, until 2xx, 3xx, or a 4xx with no earlier try in doubt; 401, and the guard's
  * refusal of an order that may exist, keep the id. Disable the button for that time: without an id
  * from the page, a click after a 2xx is another order. The promise resolves after the body's end.
- * A `Request` loses its referrer, and Safari 26 cannot read a form with a file that a script has
- * made from one: pass both in `init`.
+ * Pass a referrer and a `FormData` in `init`: a `Request` loses the one, and Safari 26 cannot read
+ * the other from it where a script has made one of its files.
  * @example
  * ```ts
  * const body = JSON.stringify({ cart: 7 });

@@ -7,8 +7,6 @@ import { installOnDebian } from "../../support/server-binary.ts";
 import { boundMs } from "./shown.ts";
 import { startWebKit } from "./webkit.ts";
 
-export { untilShown } from "./shown.ts";
-
 const NAMES = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
 const ADVICE = `The page is tested in a real Chromium, and there is none on the PATH.
   Debian          sudo apt-get install chromium   (as root the tests do this by themselves)

@@ -3,7 +3,8 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { ownDatabase } from "../../docs/examples/own-database.ts";
 import { runExample } from "../../docs/examples/run-example.ts";
 import { endAll } from "../../support/child.ts";
-import { type RunningDemo, startChromium, startDemo, untilShown } from "./chromium.ts";
+import { type RunningDemo, startChromium, startDemo } from "./chromium.ts";
+import { untilShown } from "./shown.ts";
 import { mouseOn, objections } from "./visitor.ts";
 
 afterAll(endAll);

@@ -2,7 +2,8 @@ import type { BrowserContext, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { codeOf, problemFor, type RefusalReason } from "../../../src/problem.ts";
 import { ownDatabase } from "../../docs/examples/own-database.ts";
-import { type RunningDemo, startChromium, startDemo, untilShown } from "./chromium.ts";
+import { type RunningDemo, startChromium, startDemo } from "./chromium.ts";
+import { untilShown } from "./shown.ts";
 import { objections, Visitor } from "./visitor.ts";
 
 let demo: RunningDemo;

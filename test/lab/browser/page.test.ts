@@ -1,7 +1,8 @@
 import type { BrowserContext } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { ownDatabase } from "../../docs/examples/own-database.ts";
-import { isWebKit, type RunningDemo, startChromium, startDemo, untilShown } from "./chromium.ts";
+import { isWebKit, type RunningDemo, startChromium, startDemo } from "./chromium.ts";
+import { untilShown } from "./shown.ts";
 import { Visitor } from "./visitor.ts";
 
 describe.each([
@@ -194,32 +195,25 @@ describe.each([
   });
 });
 
-describe("the page without a Redis", () => {
-  // The driver of WebKit has no window of 390 px.
-  test.skipIf(isWebKit)(
-    "disables what needs one, says why, and places orders all the same",
-    async () => {
-      const demo = await startDemo("examples/demo/express.ts", { PATH: "/nowhere" });
-      const browser = await startChromium({ viewport: { width: 390, height: 800 } });
-      try {
-        const visitor = await Visitor.at(browser.context, demo.url);
-        const { page } = visitor;
-        expect(await page.isDisabled("#redis")).toBe(true);
-        expect(await page.isDisabled("#kill")).toBe(true);
-        expect(await page.textContent("#why")).toMatch(
-          /“Redis away” and .* needs a Redis: install/,
-        );
-        await visitor.protectWith("once");
-        await page.dblclick("#order");
-        await visitor.summary(/As it should be: 1 order and 1 charge/);
-        // A phone: nothing is wider than the screen.
-        expect(await page.evaluate("document.documentElement.scrollWidth")).toBeLessThanOrEqual(
-          390,
-        );
-      } finally {
-        await browser.close();
-        expect(await demo.end(), demo.output()).toBe(0);
-      }
-    },
-  );
+// The driver of WebKit has no window of 390 px.
+describe.skipIf(isWebKit)("the page without a Redis", () => {
+  test("disables what needs one, says why, and places orders all the same", async () => {
+    const demo = await startDemo("examples/demo/express.ts", { PATH: "/nowhere" });
+    const browser = await startChromium({ viewport: { width: 390, height: 800 } });
+    try {
+      const visitor = await Visitor.at(browser.context, demo.url);
+      const { page } = visitor;
+      expect(await page.isDisabled("#redis")).toBe(true);
+      expect(await page.isDisabled("#kill")).toBe(true);
+      expect(await page.textContent("#why")).toMatch(/“Redis away” and .* needs a Redis: install/);
+      await visitor.protectWith("once");
+      await page.dblclick("#order");
+      await visitor.summary(/As it should be: 1 order and 1 charge/);
+      // A phone: nothing is wider than the screen.
+      expect(await page.evaluate("document.documentElement.scrollWidth")).toBeLessThanOrEqual(390);
+    } finally {
+      await browser.close();
+      expect(await demo.end(), demo.output()).toBe(0);
+    }
+  });
 });

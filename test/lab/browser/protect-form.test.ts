@@ -15,7 +15,8 @@ import {
 import { freshUser } from "../../support/ids.ts";
 import { sharedRedisPort } from "../../support/redis-server.ts";
 import { Shop } from "../sequences/shop.ts";
-import { isWebKit, startChromium, untilShown } from "./chromium.ts";
+import { isWebKit, startChromium } from "./chromium.ts";
+import { untilShown } from "./shown.ts";
 import { mouseOn } from "./visitor.ts";
 
 const files: Record<string, URL> = {

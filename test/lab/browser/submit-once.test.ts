@@ -9,7 +9,8 @@ import { afterAll, afterEach, beforeAll, describe, expect, onTestFinished, test 
 import { freshUser } from "../../support/ids.ts";
 import { sharedRedisPort } from "../../support/redis-server.ts";
 import { Shop, type ShopSetting } from "../sequences/shop.ts";
-import { isWebKit, startChromium, untilShown } from "./chromium.ts";
+import { isWebKit, startChromium } from "./chromium.ts";
+import { untilShown } from "./shown.ts";
 import { mouseOn } from "./visitor.ts";
 
 // A page that hangs is noticed before the whole file is late.

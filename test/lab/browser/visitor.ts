@@ -1,7 +1,7 @@
 import axe from "axe-core";
 import type { BrowserContext, Page } from "playwright-core";
 import { expect } from "vitest";
-import { untilShown } from "./chromium.ts";
+import { untilShown } from "./shown.ts";
 
 /** Where an answer of the page is an error that the page is about. */
 const expected =

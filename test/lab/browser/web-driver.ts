@@ -53,13 +53,13 @@ async function send<T>(method: string, url: string, body: object, limitMs: numbe
 /** A browser of its own under WebKitWebDriver. */
 export class Session {
   readonly #url: string;
-  readonly #stop: () => Promise<void>;
+  readonly close: () => Promise<void>;
   #window: string | undefined;
   #last: Promise<unknown> = Promise.resolve();
 
-  private constructor(url: string, stop: () => Promise<void>) {
+  private constructor(url: string, close: () => Promise<void>) {
     this.#url = url;
-    this.#stop = stop;
+    this.close = close;
   }
 
   /**
@@ -137,9 +137,5 @@ export class Session {
     });
     this.#last = turn.catch(() => {});
     return turn;
-  }
-
-  close(): Promise<void> {
-    return this.#stop();
   }
 }

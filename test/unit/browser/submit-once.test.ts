@@ -1,4 +1,4 @@
-import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from "vitest";
+import { afterAll, afterEach, beforeAll, describe, expect, onTestFinished, test, vi } from "vitest";
 import { collectGarbage } from "../../support/garbage.ts";
 import { Page, TabStorage } from "../../support/page.ts";
 import {
@@ -556,11 +556,8 @@ describe("a body", () => {
       const isForm = this.headers.get("content-type")?.startsWith("multipart/");
       return isForm ? Promise.reject(new Error("Unable to read form data blob")) : text.call(this);
     });
-    try {
-      await openPage().submitOnce(`${server.url}/`, { method: "POST", body: form });
-    } finally {
-      read.mockRestore();
-    }
+    onTestFinished(() => read.mockRestore());
+    await openPage().submitOnce(`${server.url}/`, { method: "POST", body: form });
     const [first, second] = server.received;
     expect(first?.body).toContain("note.txt");
     expect(second).toMatchObject({ body: first?.body, id: first?.id });
@@ -600,12 +597,9 @@ test("each try is asked as the page says", async () => {
     asked.push(new Request((input as Request).clone(), init));
     return fetch(input, init);
   });
+  onTestFinished(() => sent.mockRestore());
   const says = { referrerPolicy: "no-referrer", keepalive: true } as const;
-  try {
-    await openPage().submitOnce(`${server.url}/`, { ...order, ...says });
-  } finally {
-    sent.mockRestore();
-  }
+  await openPage().submitOnce(`${server.url}/`, { ...order, ...says });
   expect(asked).toMatchObject([says, says]);
 });
 
