@@ -8,6 +8,7 @@ import {
   problemFor,
   type RefusalReason,
 } from "../problem.ts";
+import { performance } from "../time.ts";
 import { warnOnce } from "../validation.ts";
 import type { ResolvedGuardOptions } from "./options.ts";
 import type { AnswerFunction, Exchange, WantedAnswer } from "./port.ts";
@@ -21,7 +22,7 @@ import {
   RequestLease,
 } from "./request-lease.ts";
 import { isReadable, listedHeaders } from "./stored-answer.ts";
-import { type IdentifiedSubmission, identifyRequest } from "./submission.ts";
+import { type IdentifiedSubmission, identifyRequest, neverBegun } from "./submission.ts";
 
 export type Admission<Args extends unknown[]> =
   /** Run the handler under the lease `held`. */
@@ -133,12 +134,21 @@ async function decide<Source, Args extends unknown[]>(
     const { id, fingerprint } = submission;
     const asked = { identity: { id, fingerprint }, retainMs: idempotency.retainMs };
     const isGone = () => isTooLate(exchange);
-    attempt = await lock.acquireOrWait(userId, asked, idempotency.waitMs, isGone);
+    const endsAt = performance.now() + idempotency.waitMs;
+    const leftMs = () => Math.max(0, Math.round(endsAt - performance.now()));
+    do attempt = await lock.acquireOrWait(userId, asked, leftMs(), isGone);
+    while (attempt.outcome === "told" && attempt.answer.status === neverBegun.status);
   }
   switch (attempt.outcome) {
     case "acquired": {
       if (isTooLate(exchange)) {
-        endLease(attempt.lease, undefined, 0, exchange);
+        endLease(
+          attempt.lease,
+          undefined,
+          0,
+          exchange,
+          idempotency?.waitMs ? neverBegun : undefined,
+        );
         return gone;
       }
       const held = new RequestLease(exchange, attempt.lease, options, submission);

@@ -1,4 +1,14 @@
-import { describe, expect, test } from "vitest";
+import { randomUUID } from "node:crypto";
+import { subscribe, unsubscribe } from "node:diagnostics_channel";
+import type { IncomingMessage, ServerResponse } from "node:http";
+import { setTimeout as sleep } from "node:timers/promises";
+import { describe, expect, onTestFinished, test } from "vitest";
+import { submitGuard } from "../../src/fetch/index.ts";
+import { type AcquireRequest, MemoryStore, SubmitLock } from "../../src/index.ts";
+import { encodeRecord } from "../../src/lock/record.ts";
+import { ioredis6 } from "../support/clients.ts";
+import { startProxy } from "../support/proxy.ts";
+import { forTest, sharedRedisPort } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
 import type { Framework } from "./frameworks.ts";
 import { gate } from "./gate.ts";
@@ -120,3 +130,73 @@ describe.each(onAll)(
     });
   },
 );
+
+/** The requests of a user, as the servers of this process see them. */
+function requestsOf(user: string) {
+  const seen = { count: 0, firstLeft: gate() };
+  const begun = (message: unknown) => {
+    const { request, response } = message as { request: IncomingMessage; response: ServerResponse };
+    if (request.headers["x-user"] !== user) return;
+    if (++seen.count === 1) response.once("close", seen.firstLeft.open);
+  };
+  subscribe("http.server.request.start", begun);
+  onTestFinished(() => void unsubscribe("http.server.request.start", begun));
+  return seen;
+}
+
+describe.each(onAll.filter(({ http }) => http === 1))(
+  "P9, rule 25: on $name a double click whose first one left before its order began",
+  (framework: Framework) => {
+    // A browser aborts the first of two posts of a form. A busy Redis, or a busy process, has not
+    // answered by then.
+    test.each(["the same lock", "another lock"])("is one order, by %s", async (by) => {
+      const proxy = await forTest(startProxy(sharedRedisPort()));
+      const once = await openOnce({ framework, redis: ioredis6.connect(proxy.port) });
+      await once.shop.lock.check();
+      const { user } = once.shop;
+      const other = by === "another lock" ? await openOnce({ framework }) : once;
+      const requests = requestsOf(user);
+      const isHeld = proxy.holdReplyOnce((argv) => argv.join(" ").includes(user));
+      const first = once.begin({ key });
+      await isHeld;
+      const second = other.submit({ key, user });
+      const { lock } = other.shop;
+      const waits = () => (other === once ? requests.count === 2 : lock.stats().waiting === 1);
+      await until(waits, { what: "the second click" });
+      first.abort();
+      await requests.firstLeft.opened;
+      proxy.releaseHeld();
+      expect(await second).toMatchObject({ status: 201, body: '{"run":1}' });
+      await first.reply.catch(() => undefined);
+      await once.whenKept(1);
+      expect((await once.submit({ key })).headers["idempotent-replayed"]).toBe("true");
+    });
+  },
+);
+
+/** A store whose customers click without end, and leave before any of their orders begins. */
+class Restless extends MemoryStore {
+  override acquire({ answer, command, onlyLooks }: AcquireRequest): void {
+    const storeTimeMs = Date.now();
+    const record = encodeRecord({ ...command, identity: undefined }, { status: 101 }, storeTimeMs);
+    const held = { sameSubmission: true, holderId: randomUUID(), expiresInMs: 9_000 };
+    if (onlyLooks) answer({ kind: "told", storeTimeMs, record });
+    else answer({ kind: "contended", storeTimeMs, ...held });
+  }
+}
+
+test("P6: a click waits for waitMs in all, however many others leave", async () => {
+  const lock = new SubmitLock({ store: new Restless() });
+  onTestFinished(() => lock.close({ timeoutMs: 0 }));
+  const guard = submitGuard({ lock, userId: () => "42", idempotency: { waitMs: 300 } });
+  const place = guard.protect(() => new Response("placed", { status: 201 }));
+  const from = performance.now();
+  const headers = { "idempotency-key": key };
+  const click = place(new Request("http://127.0.0.1/orders", { method: "POST", headers }));
+  const answer = await Promise.race([click, sleep(30_000, undefined, { ref: false })]);
+  expect([answer?.status, answer?.headers.get("submit-lock-code")]).toEqual([
+    409,
+    "idempotency_in_flight",
+  ]);
+  expect(performance.now() - from).toBeGreaterThan(250);
+});
