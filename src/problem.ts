@@ -1,4 +1,5 @@
 import { type AnySubmitLockError, isSubmitLockError } from "./errors.ts";
+import { isError } from "./validation.ts";
 
 /** The stable codes of refusals. The last two are for errors: only {@link problemOf} uses them. */
 export type ProblemCode =
@@ -141,7 +142,7 @@ function refusalIn(error: unknown, depth = 0): AnySubmitLockError | undefined {
     return "status" in error && error.status !== 500 ? error : undefined;
   }
   // A lost lease causes other errors, such as the `AbortError` of work with its signal.
-  if (!(error instanceof Error) || depth === 10) return undefined;
+  if (!isError(error) || depth === 10) return undefined;
   const cause = refusalIn(error.cause, depth + 1);
   return cause?.code === "SUBMIT_LOCK_LOST" ? cause : undefined;
 }

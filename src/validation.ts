@@ -1,3 +1,4 @@
+import { types } from "node:util";
 import { InvalidOptionError } from "./errors.ts";
 
 /** The longest `ttlMs`, and so the longest expiry of our locks and tombstones, in milliseconds. */
@@ -22,6 +23,11 @@ export function describe(value: unknown): string {
   if (Array.isArray(value)) return "an array";
   if (typeof value === "object" && value !== null) return "an object";
   return String(value);
+}
+
+/** Also of another realm: under Jest, Node's errors are not instances of the global `Error`. */
+export function isError(value: unknown): value is Error {
+  return typeof value === "object" && (value instanceof Error || types.isNativeError(value));
 }
 
 /** Returns the text of a thrown value. `String` throws for an object without a prototype. */

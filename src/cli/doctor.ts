@@ -3,6 +3,7 @@ import { hashTag, slotOf } from "../stores/redis/clients/slots.ts";
 import { askNode, askSharing } from "../stores/redis/gathering.ts";
 import { refusals } from "../stores/redis/redis-errors.ts";
 import { performance } from "../time.ts";
+import { isError } from "../validation.ts";
 import { answerOf } from "./connect.ts";
 import type { Arguments, CliTarget, Context } from "./context.ts";
 import { exitCode, toCliError } from "./failure.ts";
@@ -266,7 +267,7 @@ async function lookAtKeys(connection: CliTarget, args: Arguments, budgetMs: numb
   for (const lock of connection.locks) {
     const listed = await findLocks(connection, lock, budgetMs).catch((error) => error as Error);
     const under = `under ${lock.keyPrefix}`;
-    if (listed instanceof Error) {
+    if (isError(listed)) {
       add("unknown", "keys", `the keys ${under} were not looked at: ${listed.message}`);
       continue;
     }

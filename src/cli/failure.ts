@@ -1,6 +1,7 @@
 import { isSubmitLockError } from "../errors.ts";
 import { isServerError, plainError } from "../stores/redis/clients/port.ts";
 import { refusals } from "../stores/redis/redis-errors.ts";
+import { isError } from "../validation.ts";
 
 export const exitCode = {
   done: 0,
@@ -98,6 +99,6 @@ export function toCliError(error: unknown, at: string): CliError {
 
 function causesOf(error: unknown, most = 5): Error[] {
   const { lastNodeError, cause: next = lastNodeError } = Object(error);
-  const others = most > 1 && next instanceof Error ? causesOf(next, most - 1) : [];
+  const others = most > 1 && isError(next) ? causesOf(next, most - 1) : [];
   return [plainError(error), ...others];
 }

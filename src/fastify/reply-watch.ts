@@ -9,6 +9,7 @@ import type { AnswerToStore } from "../lock/record.ts";
 import { isNodeStream, type NodeStream, ResponseCapture, webStreamOf } from "../node/capture.ts";
 import { heldBackMs, type NodeExchange } from "../node/exchange.ts";
 import { setImmediate, setTimeout } from "../time.ts";
+import { isError } from "../validation.ts";
 
 const firstHook: unique symbol = Symbol("the hook before all onSend hooks");
 
@@ -112,9 +113,7 @@ export class ReplyWatch implements Capture {
       this.#sends++;
       // Hook in at each call, because `reply.callNotFound` changes the route.
       if (wanted !== undefined) hookInto(reply.request);
-      return Reflect.apply(send, reply, [
-        payload instanceof Error ? held.errorOf(payload) : payload,
-      ]);
+      return Reflect.apply(send, reply, [isError(payload) ? held.errorOf(payload) : payload]);
     };
     // biome-ignore lint/suspicious/noThenProperty: Fastify's replies have one.
     reply.then = (fulfilled, rejected) => {
@@ -171,7 +170,7 @@ export class ReplyWatch implements Capture {
 
   /** Notes the handler's payload, sent or returned. Fastify ignores all but the first. */
   #says(payload: unknown): void {
-    if (payload instanceof Error && !this.#hasSaid) {
+    if (isError(payload) && !this.#hasSaid) {
       this.failed();
       this.#held.failed(payload);
     }
@@ -193,7 +192,7 @@ export class ReplyWatch implements Capture {
 
   #saysLate(payload: unknown): void {
     const reply = this.#reply;
-    const isPayload = payload !== undefined && payload !== reply && !(payload instanceof Error);
+    const isPayload = payload !== undefined && payload !== reply && !isError(payload);
     if (!isPayload || this.#endedStatus === undefined) return;
     this.#isLate ||= reply.statusCode < 400 || reply.statusCode === this.#endedStatus;
   }

@@ -4,7 +4,7 @@ import { type RefusalMessage, refusalChannel } from "../lock/channels.ts";
 import { type Lease, UserLease } from "../lock/lease.ts";
 import type { AnswerToStore } from "../lock/record.ts";
 import { setTimeout } from "../time.ts";
-import { textOfThrown, warnOnce } from "../validation.ts";
+import { isError, textOfThrown, warnOnce } from "../validation.ts";
 import type { ResolvedGuardOptions } from "./options.ts";
 import type { Capture, Exchange } from "./port.ts";
 import type { StorePolicy } from "./public.ts";
@@ -84,11 +84,11 @@ export class RequestLease {
    * axios and others end an aborted request has no cause, so after the loss its name decides.
    */
   errorOf(error: unknown): unknown {
-    if (!(error instanceof Error)) return error;
+    if (!isError(error)) return error;
     const { aborted, reason } = this.lease.signal;
     let cause: unknown = error;
     // A chain of causes may be a circle.
-    for (let depth = 0; aborted && depth < 10 && cause instanceof Error; depth++) {
+    for (let depth = 0; aborted && depth < 10 && isError(cause); depth++) {
       if (cause === reason || /^(Abort|Cancell?ed)Error$/.test(cause.name)) return reason;
       cause = cause.cause;
     }

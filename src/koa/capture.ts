@@ -11,6 +11,7 @@ import {
   ResponseCapture,
   webStreamOf,
 } from "../node/capture.ts";
+import { isError } from "../validation.ts";
 
 // biome-ignore lint/suspicious/noExplicitAny: any state and any context of the application fits.
 export type AnyContext = ParameterizedContext<any, any, any>;
@@ -238,7 +239,7 @@ export class BodyStreams {
     };
     if (open.size === 0) ended(how);
     for (const stream of this.#streams) {
-      if (stream.closed === true) streamEnded(stream, stream.errored instanceof Error);
+      if (stream.closed === true) streamEnded(stream, isError(stream.errored));
       // Destroy a stream that was never read: on HTTP/2 Koa would read it, and it would write the
       // order.
       else if (isDisconnected && stream instanceof Readable) {

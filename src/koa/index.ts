@@ -9,6 +9,7 @@ import { headersToRepeat } from "../http/stored-answer.ts";
 import type { Lease } from "../lock/lease.ts";
 import { isDisconnected, NodeExchange } from "../node/exchange.ts";
 import { contentAdapter, type RequestContent } from "../node/payload.ts";
+import { isError } from "../validation.ts";
 import { type AnyContext, BodyStreams, ContextCapture, repeat } from "./capture.ts";
 
 export type * from "../http/public.ts";
@@ -103,7 +104,7 @@ export function submitGuard<Ctx extends AnyContext = Context>(
 
 /** Adds the code to an error's `headers`: for an error, as by `ctx.throw`, Koa sends only these. */
 function withCode(error: unknown, code: string | undefined): unknown {
-  if (code === undefined || !(error instanceof Error) || !Object.isExtensible(error)) return error;
+  if (code === undefined || !isError(error) || !Object.isExtensible(error)) return error;
   const { headers } = error as { headers?: object };
   return Object.assign(error, { headers: { ...headers, "Submit-Lock-Code": code } });
 }

@@ -1,7 +1,7 @@
 import { atCaller, InvalidOptionError, LockUnavailableError } from "../errors.ts";
 import { performance } from "../time.ts";
 import { pauseBeforeRetry, within } from "../timers.ts";
-import { checkOptionNames, invalidOption } from "../validation.ts";
+import { checkOptionNames, invalidOption, isError } from "../validation.ts";
 import { Acquiring } from "./acquire.ts";
 import { forgetChannel } from "./channels.ts";
 import { type SubmissionAttempt, UserLease } from "./lease.ts";
@@ -189,7 +189,7 @@ export async function check(
     if (completes) held.complete({ status: 204 }, 0, ended);
     else held.release(ended);
   });
-  if (extended instanceof Error) throw extended;
+  if (isError(extended)) throw extended;
   const whyGone =
     "Redis lost or evicted the lock's key, or another program wrote to it. Set maxmemory-policy noeviction, and a keyPrefix that no other program uses";
   if (extended.kind !== "done") {

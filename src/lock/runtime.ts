@@ -2,7 +2,7 @@ import { AsyncResource } from "node:async_hooks";
 import { LockMisconfiguredError, LockUnavailableError } from "../errors.ts";
 import { clearTimeout, performance, setTimeout } from "../time.ts";
 import { inNeutralContext, TimerWheel, within } from "../timers.ts";
-import { isOwn, textOfThrown } from "../validation.ts";
+import { isError, isOwn, textOfThrown } from "../validation.ts";
 import type { OnEnd } from "./acquire.ts";
 import { type ChannelOf, lockChannels, storeChannel } from "./channels.ts";
 import type { Completing } from "./complete.ts";
@@ -222,7 +222,7 @@ export function write<
   try {
     (store as unknown as Record<Name, (request: LockRequest<never>) => void>)[method](request);
   } catch (error) {
-    const cause = error instanceof Error ? error : new Error(textOfThrown(error));
+    const cause = isError(error) ? error : new Error(textOfThrown(error));
     (request as LockRequest<NoAnswer>).answer({ kind: "unknown", cause });
   }
 }

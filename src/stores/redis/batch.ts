@@ -1,5 +1,6 @@
 import type { LockRequest, NoAnswer } from "../../lock/store.ts";
 import { performance } from "../../time.ts";
+import { isError } from "../../validation.ts";
 import { isServerError, type ServerPort } from "./clients/port.ts";
 import { type Command, maxEntries } from "./commands/command.ts";
 import type { CallResult } from "./connection.ts";
@@ -167,7 +168,7 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
       reply[index] = code;
       isSound &&=
         Number.isSafeInteger(code) ||
-        code instanceof Error ||
+        isError(code) ||
         typeof code === "string" ||
         Buffer.isBuffer(code);
     }
@@ -182,14 +183,13 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
     clock.learn(route.node, redisTimeMs, fencingToken, sentAt, readAt);
     for (const [index, request] of requests.entries()) {
       const code = reply[headLength + index] as number | string | Buffer | Error;
-      if (code instanceof Error && route.gatherOn !== undefined) {
+      if (isError(code) && route.gatherOn !== undefined) {
         this.#sendAlone(request, route);
         continue;
       }
-      const entryReply: { readonly kind: string; readonly fencingToken?: number } =
-        code instanceof Error
-          ? toNoAnswer({ kind: "error", error: code })
-          : (this.#command.read({ redisTimeMs, fencingToken, code }) as { readonly kind: string });
+      const entryReply: { readonly kind: string; readonly fencingToken?: number } = isError(code)
+        ? toNoAnswer({ kind: "error", error: code })
+        : (this.#command.read({ redisTimeMs, fencingToken, code }) as { readonly kind: string });
       // A confirm's token may be above Redis' clock, if that was set back after the first write.
       if (entryReply.kind === "mine") {
         clock.learn(route.node, redisTimeMs, entryReply.fencingToken ?? 0, sentAt, readAt);

@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import type { LockCommand, LockTimes } from "../../lock/store.ts";
 import { performance } from "../../time.ts";
-import { warnOnce } from "../../validation.ts";
+import { isError, warnOnce } from "../../validation.ts";
 import type { ClientPort, ServerPort } from "./clients/port.ts";
 import { isCrossSlot } from "./redis-errors.ts";
 
@@ -117,7 +117,7 @@ export async function askNode(node: ServerPort, key: string): Promise<"yes" | "n
     const [version, value] = Array.isArray(reply) ? reply : [];
     if (!(Number(version) >= leastVersion)) return "too old";
     // `WRONGTYPE`: the key holds a list, say, but the node has let the script use it.
-    return value instanceof Error && !value.message.startsWith("WRONGTYPE") ? "no" : "yes";
+    return isError(value) && !value.message.startsWith("WRONGTYPE") ? "no" : "yes";
   } catch {
     return "no";
   }

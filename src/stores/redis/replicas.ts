@@ -1,7 +1,7 @@
 import type { LockCommand, NoAnswer } from "../../lock/store.ts";
 import { nextTick, performance, setImmediate } from "../../time.ts";
 import { inNeutralContext } from "../../timers.ts";
-import { ownError } from "../../validation.ts";
+import { isError, ownError } from "../../validation.ts";
 import { type ClientPort, plainError } from "./clients/port.ts";
 import { common, endOfEntry, maxEntries, sent } from "./commands/command.ts";
 import type { CallResult } from "./connection.ts";
@@ -199,13 +199,13 @@ export class ReplicaWait {
     for (const [index, call] of calls.entries()) {
       const reply = replies[index];
       for (const [entry, { acknowledged }] of call.entries()) {
-        acknowledged(reply instanceof Error ? reply : (failure ?? missing(reply, entry)));
+        acknowledged(isError(reply) ? reply : (failure ?? missing(reply, entry)));
       }
     }
   }
 
   #shortage(waited: unknown, waitMs: number): Error | undefined {
-    if (waited instanceof Error) {
+    if (isError(waited)) {
       if (misconfiguration(waited) !== undefined) {
         const advice = "Redis does not permit WAIT, which ackReplicas needs";
         this.#refusal = { kind: "rejected", cause: waited, misconfigured: true, advice };

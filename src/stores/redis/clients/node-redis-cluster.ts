@@ -1,5 +1,6 @@
 import { errorMonitor } from "node:events";
 import { performance, setTimeout } from "../../../time.ts";
+import { isError } from "../../../validation.ts";
 import { type Address, listed, pauseBeforeConnect } from "./addresses.ts";
 import {
   advice,
@@ -204,7 +205,7 @@ export class NodeRedisClusterPort implements ClientPort {
     last?: Words,
   ): Promise<unknown[]> {
     const replies = await this.#masterOf(slot).together(slot, script, calls, last);
-    const hasMoved = (reply: unknown) => reply instanceof Error && /^MOVED /.test(reply.message);
+    const hasMoved = (reply: unknown) => isError(reply) && /^MOVED /.test(reply.message);
     if (replies.some(hasMoved)) void this.#learn(this.#prefix + calls[0]?.keys[0]);
     return replies;
   }

@@ -1,4 +1,5 @@
 import { type EventEmitter, errorMonitor, setMaxListeners } from "node:events";
+import { isError } from "../../../validation.ts";
 import { type Address, connectTimeoutOf, hostAndPort, pauseBeforeConnect } from "./addresses.ts";
 import {
   type ClientPort,
@@ -106,14 +107,14 @@ function dispatcher(): [Set<Listener>, Listener] {
 const serverError = /^[A-Z][A-Z0-9_]+(?: |$)/;
 
 function named(error: unknown): unknown {
-  if (error instanceof Error && !("code" in error) && serverError.test(error.message)) {
+  if (isError(error) && !("code" in error) && serverError.test(error.message)) {
     error.name = "ReplyError";
   }
   return error;
 }
 
 function readReply(reply: unknown): unknown {
-  if (Array.isArray(reply)) for (const each of reply) if (each instanceof Error) named(each);
+  if (Array.isArray(reply)) for (const each of reply) if (isError(each)) named(each);
   return reply;
 }
 
@@ -194,7 +195,7 @@ export class NodeRedisServer implements ServerPort {
     const answers = calls.map((call) => this.eval(script, call));
     if (last !== undefined) answers.push(this.ask(last.map(String)));
     const replies = await Promise.all(answers.map((answer) => answer.catch((error) => error)));
-    const failed = replies.find((reply) => reply instanceof Error && !isServerError(reply));
+    const failed = replies.find((reply) => isError(reply) && !isServerError(reply));
     if (failed !== undefined) throw failed;
     return replies;
   }

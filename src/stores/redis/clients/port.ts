@@ -1,4 +1,5 @@
 import { isUtf8 } from "node:buffer";
+import { isError } from "../../../validation.ts";
 
 /** One server, as one connection of a client reaches it. */
 export interface ServerPort {
@@ -127,12 +128,12 @@ export function caught<Args extends unknown[]>(listener: (...args: Args) => void
  * command, and so owner ids, into logs. If all Cluster nodes failed: the last error reply.
  */
 export function plainError(error: unknown): Error {
-  if (!(error instanceof Error)) return new Error(String(error));
-  const { lastNodeError, code } = error as { lastNodeError?: unknown; code?: unknown };
+  if (!isError(error)) return new Error(String(error));
+  const { code, errors, lastNodeError } = error as Error & { [name: string]: unknown };
   if (isServerError(lastNodeError)) return plainError(lastNodeError);
   // Where all addresses of a host fail, Node's error has no message: join those of its `errors`.
-  const within = error instanceof AggregateError ? error.errors : [];
-  const messages = within.map((each) => (each instanceof Error ? each.message : each));
+  const within = Array.isArray(errors) ? errors : [];
+  const messages = within.map((each) => (isError(each) ? each.message : each));
   const plain = new Error(error.message || messages.join(", "));
   plain.name = error.name;
   return code === undefined ? plain : Object.assign(plain, { code });
@@ -143,7 +144,7 @@ export function plainError(error: unknown): Error {
  * ioredis 5. Then the text decides: only that of the server begins with a word in capitals.
  */
 export function isServerError(error: unknown): error is Error {
-  if (!(error instanceof Error)) return false;
+  if (!isError(error)) return false;
   const isMinified = !error.name.endsWith("Error");
   return error.name === "ReplyError" || (isMinified && /^[A-Z]{2}[A-Z0-9_]*\b/.test(error.message));
 }
