@@ -12,7 +12,7 @@ import express from "express";
 import { MemoryStore, SubmitLock } from "submit-lock";
 import { submitGuard } from "submit-lock/express";
 const lock = new SubmitLock({ store: new MemoryStore() });
-const guard = submitGuard({ lock, userId: () => "42", idempotency: {} });
+const guard = submitGuard({ lock, userId: () => "42", idempotency: { key: "required" } });
 let orders = 0;
 let answers = 0;
 const app = express();

@@ -56,7 +56,7 @@ test("the code of every document, and of the examples that an editor shows, comp
   let blocks = 0;
   for (const { code, language } of pages.flatMap(({ blocks: all }) => all)) {
     // A test runs or compares it, or it is a shell's, a picture's or a history's.
-    expect(["", "cjs", "js", "mermaid", "sh", "sql", "text", "ts"]).toContain(language);
+    expect(["", "cjs", "js", "mermaid", "nginx", "sh", "sql", "text", "ts"]).toContain(language);
     if (language !== "ts") continue;
     // Bundlers of Next.js find a module without its ending.
     const whole = code.replace('from "./lock"', 'from "./lock.ts"');
