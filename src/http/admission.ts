@@ -142,13 +142,8 @@ async function decide<Source, Args extends unknown[]>(
   switch (attempt.outcome) {
     case "acquired": {
       if (isTooLate(exchange)) {
-        endLease(
-          attempt.lease,
-          undefined,
-          0,
-          exchange,
-          idempotency?.waitMs ? neverBegun : undefined,
-        );
+        const told = idempotency?.waitMs ? neverBegun : undefined;
+        endLease(attempt.lease, undefined, 0, exchange, told);
         return gone;
       }
       const held = new RequestLease(exchange, attempt.lease, options, submission);

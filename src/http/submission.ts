@@ -13,7 +13,7 @@ import type { KeyMissing, RequestSubmission } from "./public.ts";
 /** The record of a submission whose answer cannot be kept: repeats get 409, and never a 100. */
 export const done: AnswerToStore = { status: 100 };
 
-/** Told (rule 25) of a run that never began: its client had left, or was answered. Who waits asks again. */
+/** Told (rule 25) of a run that never began, since its client had left or was answered. */
 export const neverBegun: AnswerToStore = { status: 101 };
 
 export class IdentifiedSubmission implements RequestSubmission {

@@ -129,8 +129,8 @@ export interface ReleaseOptions {
 export interface ToldOptions {
   /**
    * The answer of this run, for callers of `acquireOrWait` that wait for its end. It is not kept: a
-   * later retry runs. Ignored without a submission, and once the lease is lost. A status of 101
-   * says that nothing has run, so that a waiting caller runs.
+   * later retry runs. Ignored without a submission, and once the lease is lost. For a guard, a
+   * status of 101 says that nothing has run, so that a waiting repeat runs.
    */
   readonly told?: AnswerToStore | undefined;
 }
