@@ -1,5 +1,3 @@
-import { type ChildProcess, spawn, spawnSync } from "node:child_process";
-import { once } from "node:events";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { tmpdir } from "node:os";
@@ -8,23 +6,16 @@ import express from "express";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { submitGuard } from "../../src/express/index.ts";
 import { RedisStore } from "../../src/index.ts";
+import { gate } from "../http/gate.ts";
 import { listen } from "../http/http-client.ts";
-import { atExit } from "../support/at-exit.ts";
+import { Program } from "../support/child.ts";
 import { closeClients, ioredis6 } from "../support/clients.ts";
 import { freePort } from "../support/free-port.ts";
 import { closeLocks, openLock } from "../support/locks.ts";
 import { forTest, startRedis } from "../support/redis-server.ts";
-import { installOnDebian } from "../support/server-binary.ts";
+import { hasProgram } from "../support/server-binary.ts";
 import { until } from "../support/until.ts";
 import { page } from "./page.ts";
-
-const running = new Set<ChildProcess>();
-atExit(() => {
-  for (const child of running) child.kill("SIGKILL");
-});
-
-const isHere = () => spawnSync("nginx", ["-v"]).status === 0;
-const hasNginx = isHere() || (installOnDebian("nginx", "nginx") && isHere());
 
 /** What a shop may have for all its pages, and must not have for its orders. */
 const forPages = `
@@ -58,38 +49,26 @@ http {
 }`,
   );
   const args = ["-p", folder, "-c", "nginx.conf", "-e", "stderr"];
-  const child = spawn("nginx", args, { stdio: ["ignore", "ignore", "pipe"] });
-  running.add(child);
-  const exited = once(child, "exit");
-  let said = "";
-  child.stderr.on("data", (text) => {
-    said += text;
-  });
+  const nginx = new Program("nginx", args, { endedBy: "SIGTERM" });
   onTestFinished(async () => {
-    child.kill("SIGTERM");
-    await exited;
-    running.delete(child);
+    nginx.kill("SIGTERM");
+    await nginx.ended;
     rmSync(folder, { recursive: true, force: true });
   });
   const url = `http://127.0.0.1:${port}`;
-  const isUp = () => {
-    if (child.exitCode !== null) throw new Error(`nginx ended: ${said}`);
-    return fetch(url).then(
+  const isUp = () =>
+    fetch(url).then(
       ({ ok }) => ok,
       () => false,
     );
-  };
-  await until(isUp, { what: "nginx", boundMs: 30_000 });
+  await nginx.until(isUp, "to answer", 30_000);
   return url;
 }
 
 /** Two servers of one shop, whose orders end when the test says so. */
 async function startShop() {
   const redis = await forTest(startRedis());
-  let end!: () => void;
-  const mayEnd = new Promise<void>((resolve) => {
-    end = resolve;
-  });
+  const mayEnd = gate();
   let orders = 0;
   /** Which servers were asked for an order. */
   const asked = new Set<string>();
@@ -101,7 +80,7 @@ async function startShop() {
     const guard = submitGuard({ lock, userId: () => "42", idempotency: {} });
     const place = guard.protect(async (_req, res) => {
       const order = ++orders;
-      await mayEnd;
+      await mayEnd.opened;
       res.status(201).json({ order });
     });
     app.use("/orders", (_req, _res, next) => {
@@ -118,7 +97,7 @@ async function startShop() {
     closeClients();
   });
   const ports = [await start("one"), await start("two")];
-  return { asked, count: () => orders, end, ports, redis };
+  return { asked, count: () => orders, end: mayEnd.open, ports, redis };
 }
 
 async function click(url: string) {
@@ -130,7 +109,7 @@ async function click(url: string) {
   return { status, code: headers.get("submit-lock-code"), body: await answer.text() };
 }
 
-describe.skipIf(!hasNginx)("behind nginx, as the manual has it", () => {
+describe.skipIf(!hasProgram("nginx"))("behind nginx, as the manual has it", () => {
   test("a POST that is repeated on the other server is one order, and its answer comes whole", async () => {
     const { asked, count, end, ports } = await startShop();
     const impatient = location.replace("60s", "1s");

@@ -178,14 +178,14 @@ export class Program {
   }
 
   /** Resolves as soon as `found` finds something; rejects with what was printed if it ends before. */
-  async until<Found>(found: () => Found | Promise<Found>, what: string) {
+  async until<Found>(found: () => Found | Promise<Found>, what: string, boundMs = 300_000) {
     const look = async () => {
       const isOver = this.hasEnded;
       const seen = await found();
       if (isOver && !seen) throw new Error("it ended");
       return seen;
     };
-    return await until(look, { what, boundMs: 300_000, everyMs: 20 }).catch((error) => {
+    return await until(look, { what, boundMs, everyMs: 20 }).catch((error) => {
       const name = this.#child.spawnargs.join(" ");
       throw new Error(`waiting for ${name} ${what}: ${error.message}\n${this.#output}`);
     });

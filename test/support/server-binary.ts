@@ -64,6 +64,12 @@ function installServer(): void {
   if (!installOnDebian("redis-server", "redis-server")) throw new Error(ADVICE);
 }
 
+/** Whether a program is here that tells its version by `-V`, or could be installed now on Debian. */
+export function hasProgram(name: string): boolean {
+  const isHere = () => spawnSync(name, ["-V"], { timeout: 10_000 }).status === 0;
+  return isHere() || (installOnDebian(name, name) && isHere());
+}
+
 /**
  * Installs a package on Debian and Ubuntu as root, and stops the service that the package starts.
  *

@@ -1,23 +1,14 @@
-import { type ChildProcess, spawn, spawnSync } from "node:child_process";
-import { once } from "node:events";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { atExit } from "./at-exit.ts";
+import { Program } from "./child.ts";
 import { freePort } from "./free-port.ts";
-import { installOnDebian } from "./server-binary.ts";
+import { hasProgram } from "./server-binary.ts";
 import { answers } from "./server-process.ts";
-import { until } from "./until.ts";
-
-const running = new Set<ChildProcess>();
-atExit(() => {
-  for (const child of running) child.kill("SIGKILL");
-});
 
 /** Whether twemproxy is here, or could be installed now: Debian calls it `nutcracker`. */
 export function hasTwemproxy(): boolean {
-  const isHere = () => spawnSync("nutcracker", ["--version"]).status === 0;
-  return isHere() || (installOnDebian("nutcracker", "nutcracker") && isHere());
+  return hasProgram("nutcracker");
 }
 
 /** A twemproxy in front of several servers, as a shop that has sharded its Redis by hand has it. */
@@ -36,18 +27,15 @@ export async function startTwemproxy(ports: readonly number[]): Promise<Twemprox
     `shop:\n  listen: 127.0.0.1:${port}\n  hash: fnv1a_64\n  distribution: modula\n  redis: true\n  servers:\n${servers}\n`,
   );
   const args = ["-c", config, "-a", "127.0.0.1", "-s", `${statsPort}`, "-p", join(dir, "pid")];
-  const child = spawn("nutcracker", args, { stdio: "ignore" });
-  running.add(child);
-  child.once("exit", () => running.delete(child));
+  const program = new Program("nutcracker", args);
   // It has no PING, no INFO and no HELLO.
   const one = "*4\r\n$4\r\neval\r\n$8\r\nreturn 1\r\n$1\r\n1\r\n$1\r\na\r\n";
-  await until(() => answers(port, one, /^:1/), { what: "twemproxy to answer", boundMs: 30_000 });
+  await program.until(() => answers(port, one, /^:1/), "to answer", 30_000);
   return {
     port,
     async stop() {
-      const exited = once(child, "exit");
-      child.kill("SIGTERM");
-      await exited;
+      program.kill("SIGTERM");
+      await program.ended;
       rmSync(dir, { recursive: true, force: true });
     },
   };
