@@ -1,6 +1,8 @@
 import { performance } from "../time.ts";
 import { Timer } from "../timers.ts";
+import { ownError } from "../validation.ts";
 import { acquireChannel } from "./channels.ts";
+import type { Completing } from "./complete.ts";
 import { HeldLease, LeaseClock } from "./held-lease.ts";
 import { closedAttempt, type SubmissionAttempt, UserLease } from "./lease.ts";
 import { completedOf } from "./record.ts";
@@ -34,6 +36,8 @@ export class Acquiring extends Timer {
   readonly #command: CallerCommand;
   readonly #onEnd: OnEnd;
   #newest: AcquireRequest | undefined;
+  /** The complete of an earlier run that was under way when this attempt asked. */
+  #completing: Completing | undefined;
   #copies = 0;
   #retries = 0;
   #wasOutOfWindow = false;
@@ -63,6 +67,7 @@ export class Acquiring extends Timer {
       onlyLooks: false,
       answer: (reply) => this.#answered(request, reply),
     };
+    if (command.submission) this.#completing ??= this.#runtime.completingOf(command);
     this.#newest = request;
     this.#copies++;
     command.inFlight.add(request);
@@ -89,7 +94,7 @@ export class Acquiring extends Timer {
       case "mine": {
         const now = this.#clock.now();
         // Rule 3: retire a late grant. The caller was promised an answer within `acquireTimeoutMs`.
-        if (now >= this.#endsAt) {
+        if (now >= this.#endsAt || (this.#command.submission && this.#hasRun(now))) {
           this.#unavailable({ isHeld: true });
           break;
         }
@@ -127,6 +132,20 @@ export class Acquiring extends Timer {
         // The failure of an older request decides nothing: the timer of the newest goes on.
         if (request === this.#newest) this.#noVerdict(reply);
     }
+  }
+
+  /**
+   * Rule 17: whether this process has run the submission, and its record may be younger than the
+   * grant: the answers of two connections are not read in the order of their execution.
+   */
+  #hasRun(now: number): boolean {
+    const current = this.#runtime.completingOf(this.#command);
+    if ((this.#completing ?? current) === undefined) return false;
+    // Before the retire: between the two, another process could run the submission.
+    current?.sendAgain(now);
+    const cause = ownError("the answer of this submission's first run may not be recorded yet");
+    this.#lastFailure = { kind: "rejected", cause, misconfigured: false };
+    return true;
   }
 
   #noVerdict(reply: Answered<"outOfWindow"> | NoAnswer): void {

@@ -33,6 +33,7 @@ const maxPendingLength = 8 * 1024 * 1024;
  */
 export class Completing extends UntilAnswered<CompleteRequest, CompleteReply, CompleteOutcome> {
   // Rules 15 and 19: record, expiry and end of the cooldown are made once, and equal in each copy.
+  readonly #id: string;
   readonly #record: RecordBytes;
   readonly #expiresAtMs: number;
   readonly #cooldownUntilMs: number;
@@ -64,6 +65,7 @@ export class Completing extends UntilAnswered<CompleteRequest, CompleteReply, Co
     const giveUpMs = Math.max(patienceMs, times.maxHoldMs);
     super(runtime, command, "complete", completeTimers, patienceMs, giveUpMs, isValid, onCompleted);
     this.#message = { submission: identity?.id, heldMs, length: record.length, bodyDropped };
+    this.#id = submission.id;
     this.#record = record;
     this.#expiresAtMs = storeTimeMs + retainMs;
     this.#cooldownUntilMs = cooldownMs === 0 ? 0 : storeTimeMs + cooldownMs;
@@ -71,6 +73,7 @@ export class Completing extends UntilAnswered<CompleteRequest, CompleteReply, Co
 
   begin(): void {
     this.runtime.completes.count++;
+    this.runtime.completing.set(this.#id, this);
     this.runtime.pendingRecordLength += this.#record.length;
     this.send(this.startedAt);
   }
@@ -117,6 +120,7 @@ export class Completing extends UntilAnswered<CompleteRequest, CompleteReply, Co
   ): void {
     this.hasEnded = true;
     this.runtime.completeTimers.clear(this);
+    if (this.runtime.completing.get(this.#id) === this) this.runtime.completing.delete(this.#id);
     this.runtime.pendingRecordLength -= this.#record.length;
     // Published here and not in `report`: the caller may have got `unconfirmed` long before.
     if (completeChannel.hasSubscribers) {

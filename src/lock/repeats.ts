@@ -3,6 +3,7 @@ import { performance } from "../time.ts";
 import { pauseBeforeRetry, within } from "../timers.ts";
 import { Acquiring, type OnEnd } from "./acquire.ts";
 import { acquireChannel } from "./channels.ts";
+import type { HeldLease } from "./held-lease.ts";
 import { closedAttempt, type SubmissionAttempt } from "./lease.ts";
 import { completedOf, type StoredAnswer } from "./record.ts";
 import { type CallerCommand, type LockRuntime, publish, write } from "./runtime.ts";
@@ -229,15 +230,13 @@ function publishShared(
 }
 
 /** Whether this process knows of a run of the submission that may not be over. */
-function mayRun(
-  { completeTimers, watchdogs, watches }: LockRuntime,
-  { key, submission }: CallerCommand,
-  identity: string,
-): boolean {
-  const isRun = ({ command }: { readonly command: CallerCommand }) =>
-    command.key === key && command.submission?.id === submission?.id;
+function mayRun(runtime: LockRuntime, asked: CallerCommand, identity: string): boolean {
+  const isRun = ({ command: { key, submission } }: HeldLease) =>
+    key === asked.key && submission?.id === asked.submission?.id;
   return (
-    watches.has(identity) || [watchdogs, completeTimers].some((all) => all.armed().some(isRun))
+    runtime.watches.has(identity) ||
+    runtime.completingOf(asked) !== undefined ||
+    runtime.watchdogs.armed().some(isRun)
   );
 }
 

@@ -95,6 +95,8 @@ export class LockRuntime {
   readonly watches: Map<string, Watch> = new Map();
   /** Attempts of `acquireOrWait`, by key, submission and content: repeats share those under way. */
   readonly attempts: Map<string, Promise<Parameters<OnEnd>>> = new Map();
+  /** Completes under way, by the submission's id; of two runs of a submission, the later one's. */
+  readonly completing: Map<string, Completing> = new Map();
   pendingRecordLength = 0;
   /** `close` has waited long enough: a lease that is acquired now is released at once. */
   isDrained = false;
@@ -149,6 +151,13 @@ export class LockRuntime {
     // Send completes before any attempt: where Redis has lost the lock, a retry would run.
     for (const complete of this.completeTimers.armed()) complete.sendAgain(performance.now());
     for (const lease of this.watchdogs.armed()) lease.extendNow();
+  }
+
+  /** Returns the complete of an earlier run of the submission whose record is not known to be there. */
+  completingOf({ key, submission }: LockCommand): Completing | undefined {
+    const complete = submission && this.completing.get(submission.id);
+    // The throwaway locks of `check` share an id.
+    return complete?.command.key === key ? complete : undefined;
   }
 
   storeIsAway({ isCheck, keyPrefix }: CallerCommand, since: number, cause: Error): void {

@@ -78,6 +78,28 @@ describe.each(redisClients)(
       await completing;
     });
 
+    test("before a retry runs, also where Redis takes no writes for longer than the lock lives", async () => {
+      const server = await forTest(startRedis());
+      const times = { ttlMs: 1_000, acquireTimeoutMs: 500, commandTimeoutMs: 100 };
+      const of = { connect, port: server.port, ...times, maxHoldMs: 60_000 };
+      const { lock, redis, user, lease } = await openOrder(of);
+      await redis.send("CONFIG", "SET", "min-replicas-to-write", "1");
+      void lease.complete(answer);
+      const attempts = record("submit-lock:acquire", lease.key);
+      await until(async () => !(await redis.exists(lease.key)), { what: "the lock to run out" });
+      await sleep(1_000);
+      expect(await submit(lock, user)).toMatchObject({ outcome: "unavailable" });
+      await redis.send("CONFIG", "SET", "min-replicas-to-write", "0");
+      const refused = await submit(lock, user);
+      if (refused.outcome === "unavailable") {
+        expect(refused.cause.message).toContain("first run may not be recorded yet");
+      }
+      await until(async () => foundBy(await submit(lock, user)) === "order 7", {
+        what: "the record",
+      });
+      expect(attempts.map(({ outcome }) => outcome)).not.toContain("acquired");
+    });
+
     test("and a retry meanwhile is told that the order is in flight, not run again", async () => {
       const { proxy, user, lease } = await openOrder({ connect });
       const { lock: other } = await openFixture({ connect });

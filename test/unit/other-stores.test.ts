@@ -193,6 +193,44 @@ test("rule 17: new connections that are refused as well make the pause no longer
   expect(events).toEqual(["recorded", "500 ms"]);
 });
 
+test.each([true, false])(
+  "rule 17, P9: what is still to be recorded is not run again; the record is there before the grant is read: %s",
+  async (isRecordedBefore) => {
+    /** The lock runs out, and the first complete is on its way. */
+    class LateStore extends MemoryStore {
+      late: CompleteRequest | undefined;
+
+      override complete(request: CompleteRequest): void {
+        if (this.late !== undefined) {
+          super.complete(request);
+          return;
+        }
+        this.late = request;
+        const { command } = request;
+        this.release({ command, deadlineMs: undefined, cooldownUntilMs: 0, answer: () => {} });
+      }
+
+      override acquire(request: AcquireRequest): void {
+        const { late } = this;
+        const answer: AcquireRequest["answer"] = (reply) => {
+          if (late !== undefined && isRecordedBefore) super.complete(late);
+          request.answer(reply);
+        };
+        super.acquire({ ...request, answer });
+      }
+    }
+    const lock = openLock({ store: new LateStore() });
+    const user = freshUser();
+    const lease = await submissionOf(lock, user);
+    const completing = lease.complete(answer);
+    expect(causeOf(await submit(lock, user)).message).toContain("may not be recorded yet");
+    expect(await completing).toBe(isRecordedBefore ? "late" : "recorded");
+    expect(foundBy(await submit(lock, user))).toBe("order 7");
+    // Its lock was given back, and does not stand in the way of another order.
+    expect(foundBy(await submit(lock, user, { id: "cart 8" }))).toBe("acquired");
+  },
+);
+
 describe("a store that has locks and no more", () => {
   const memory = new MemoryStore();
   const lockOnly: LockStore = {

@@ -80,7 +80,10 @@ export class Attempts {
         `${owner?.name} acquired after ${tookMs.toFixed(1)} of ${acquireTimeoutMs} ms, with ${lease.remainingMs().toFixed(1)} ms left`,
       );
     }
-    if (owner !== undefined) this.#answers.checkGrant(lease, owner);
+    if (owner !== undefined) {
+      this.#answers.checkGrant(lease, owner);
+      world.completeWatch.checkGrant(owner, from);
+    }
     const given = await this.#hold(plan, process, lease);
     await this.#end(plan, process, lease, owner, given);
   }
@@ -265,6 +268,7 @@ export class Attempts {
     if (owner !== undefined) this.#world.completeWatch.begin(owner, process, remainingMs);
     const outcome = await this.#settles("complete", process, owner, asked);
     if (owner === undefined) return;
+    this.#world.completeWatch.settled(owner);
     owner.wasRecorded = outcome === "recorded" || outcome === "late";
     if (outcome === "unconfirmed") this.#answers.checkUnconfirmed(owner, process, began);
     this.#answers.checkCompleted(owner, outcome, began);

@@ -185,12 +185,30 @@ interface Completing {
  */
 export class CompleteWatch extends Watch {
   readonly #completing = new Set<Completing>();
+  /** The runs whose process does not know yet what has become of the complete, and since when. */
+  readonly #unsettled = new Map<Owner, number>();
 
   begin(owner: Owner, { machine }: SimulatedProcess, remainingMs: number): void {
+    this.#unsettled.set(owner, this.world.loop.now);
     if (remainingMs <= 0) return;
     const record = this.world.recordKeyOf(owner);
     const validUntil = this.world.loop.now + remainingMs / machine.rate;
     this.#completing.add({ owner, record, validUntil });
+  }
+
+  settled(owner: Owner): void {
+    this.#unsettled.delete(owner);
+  }
+
+  /** Rule 17: no process runs a submission that it has run, and has still to record. */
+  checkGrant(owner: Owner, from: number): void {
+    const { world } = this;
+    const record = world.recordKeyOf(owner);
+    for (const [earlier, began] of this.#unsettled) {
+      if (earlier.process !== owner.process || began >= from) continue;
+      if (owner.submission === undefined || world.recordKeyOf(earlier) !== record) continue;
+      world.broken("once", `${owner.name} was acquired, and ${earlier.name} is being completed`);
+    }
   }
 
   check(): void {
