@@ -2,11 +2,18 @@ import { inspect } from "node:util";
 import { afterAll, afterEach, describe, expect, test } from "vitest";
 import { LockMisconfiguredError, LockUnavailableError, RedisStore } from "../../src/index.ts";
 import { portOf } from "../../src/stores/redis/clients/port-of.ts";
-import { type AnyRedis, closeClients, redisClients, untilReady } from "../support/clients.ts";
+import {
+  type AnyRedis,
+  closeClients,
+  ioredis6,
+  redisClients,
+  untilReady,
+} from "../support/clients.ts";
 import { freshUser } from "../support/ids.ts";
 import { causeOf, closeLocks, openLock } from "../support/locks.ts";
 import { observer } from "../support/observer.ts";
 import { forTest, startRedis } from "../support/redis-server.ts";
+import { until } from "../support/until.ts";
 import { isAcquire, openFixture, ownersOf } from "./fixture.ts";
 
 const server = await startRedis({ args: ["--busy-reply-threshold", "1"] });
@@ -109,6 +116,20 @@ describe.each(redisClients)("with $name", ({ connect }) => {
     expect(second.outcome).toBe("unavailable");
     if (first.outcome === "acquired") await first.lease.release();
     expect(await redis.exists(`lock:submit:${free}`)).toBe(false);
+  });
+});
+
+test("where INFO is renamed, ioredis is never ready, and the advice says what to set", async () => {
+  const { port } = await forTest(startRedis({ args: ["--rename-command", "INFO", ""] }));
+  const connect = (options?: object) =>
+    openLock({ store: new RedisStore(ioredis6.connect(port, options)) });
+  const refused = async () => causeOf(await connect().acquire(freshUser()));
+  await until(async () => (await refused()).message.includes("enableReadyCheck"), {
+    what: "the advice",
+  });
+  const lock = connect({ enableReadyCheck: false });
+  await until(async () => (await lock.acquire(freshUser())).outcome === "acquired", {
+    what: "the client that follows it",
   });
 });
 

@@ -70,6 +70,10 @@ const misconfigurations: readonly (readonly [RegExp, advice: string])[] = [
     "Redis does not permit CLIENT INFO, which tells the database of a node-redis client (+client|info)",
   ],
   [
+    /^ERR unknown command ['`]info\b/i,
+    "Redis has no INFO, which ioredis asks for before it is ready: set its enableReadyCheck to false",
+  ],
+  [
     refusals.command,
     "Redis does not permit what a lock needs (EVAL, and GET, SET, PTTL, PEXPIRE, DEL and TIME within it, on its keys)",
   ],
