@@ -63,8 +63,8 @@ export interface GuardOptions<Source, Args extends unknown[], Result = unknown> 
   readonly onContended?: AnswerFunction<Args, Contended, Result> | undefined;
   /**
    * Without Redis: "reject" answers 503, "proceed" runs without a lock. But 503 is the answer on a
-   * closed lock, and to a repeat of an order that this process runs, records or has waited for. A
-   * `LockMisconfiguredError` goes to the error handler. @defaultValue "reject"
+   * closed lock, and to a repeat of an order that this process runs under a lease, records or has
+   * waited for. A `LockMisconfiguredError` goes to the error handler. @defaultValue "reject"
    */
   readonly onUnavailable?:
     | "reject"

@@ -1,8 +1,7 @@
+import { LockUnavailableError } from "../errors.ts";
 import { performance } from "../time.ts";
 import { Timer } from "../timers.ts";
-import { ownError } from "../validation.ts";
 import { acquireChannel } from "./channels.ts";
-import type { Completing } from "./complete.ts";
 import { HeldLease, LeaseClock } from "./held-lease.ts";
 import { closedAttempt, type SubmissionAttempt, UserLease } from "./lease.ts";
 import { completedOf } from "./record.ts";
@@ -12,15 +11,20 @@ import type { AcquireReply, AcquireRequest, Answered, NoAnswer } from "./store.t
 
 /**
  * Receives the end of an attempt, within `acquireTimeoutMs`. `holderId`: the owner id of a holder
- * that is at work on the same submission.
+ * that is at work on the same submission. `isRepeat`: this lock was completing an earlier run of the
+ * submission when the attempt asked.
  */
-export type OnEnd = (attempt: SubmissionAttempt, holderId: string | undefined) => void;
+export type OnEnd = (
+  attempt: SubmissionAttempt,
+  holderId: string | undefined,
+  isRepeat: boolean,
+) => void;
 
 /**
  * One attempt: one owner id, one idempotent acquire in as many requests as it takes, one verdict.
  *
  * ```
- * sent ── taken, mine ───────────────▶ acquired
+ * sent ── taken, mine ───────────────▶ acquired; unavailable if late, or for a repeat (rule 17)
  *   │ ─── contended ─────────────────▶ contended
  *   │ ─── completed, mismatched ─────▶ completed, mismatched
  *   │ ─── rejected, none in flight ──▶ unavailable
@@ -36,8 +40,7 @@ export class Acquiring extends Timer {
   readonly #command: CallerCommand;
   readonly #onEnd: OnEnd;
   #newest: AcquireRequest | undefined;
-  /** The complete of an earlier run that was under way when this attempt asked. */
-  #completing: Completing | undefined;
+  #isRepeat = false;
   #copies = 0;
   #retries = 0;
   #wasOutOfWindow = false;
@@ -67,7 +70,7 @@ export class Acquiring extends Timer {
       onlyLooks: false,
       answer: (reply) => this.#answered(request, reply),
     };
-    if (command.submission) this.#completing ??= this.#runtime.completingOf(command);
+    if (command.submission !== undefined) this.#isRepeat ||= this.#isCompleting();
     this.#newest = request;
     this.#copies++;
     command.inFlight.add(request);
@@ -93,8 +96,11 @@ export class Acquiring extends Timer {
       case "taken":
       case "mine": {
         const now = this.#clock.now();
+        if (this.#command.submission !== undefined) this.#isRepeat ||= this.#isCompleting();
         // Rule 3: retire a late grant. The caller was promised an answer within `acquireTimeoutMs`.
-        if (now >= this.#endsAt || (this.#command.submission && this.#hasRun(now))) {
+        // Rule 17: and that of a repeat. Its record may have been written behind the grant and read
+        // before it: the replies of two connections come in any order.
+        if (now >= this.#endsAt || this.#isRepeat) {
           this.#unavailable({ isHeld: true });
           break;
         }
@@ -134,18 +140,8 @@ export class Acquiring extends Timer {
     }
   }
 
-  /**
-   * Rule 17: whether this process has run the submission, and its record may be younger than the
-   * grant: the answers of two connections are not read in the order of their execution.
-   */
-  #hasRun(now: number): boolean {
-    const current = this.#runtime.completingOf(this.#command);
-    if ((this.#completing ?? current) === undefined) return false;
-    // Before the retire: between the two, another process could run the submission.
-    current?.sendAgain(now);
-    const cause = ownError("the answer of this submission's first run may not be recorded yet");
-    this.#lastFailure = { kind: "rejected", cause, misconfigured: false };
-    return true;
+  #isCompleting(): boolean {
+    return this.#runtime.completingOf(this.#command) !== undefined;
   }
 
   #noVerdict(reply: Answered<"outOfWindow"> | NoAnswer): void {
@@ -179,7 +175,12 @@ export class Acquiring extends Timer {
 
   #unavailable({ isHeld = false } = {}): void {
     const lateMs = this.#clock.now() - this.#endsAt;
-    const cause = toLockError(this.#lastFailure, this.#command.times.acquireTimeoutMs, lateMs);
+    const cause =
+      isHeld && this.#isRepeat
+        ? new LockUnavailableError(
+            "the answer of this submission's first run may not be recorded yet. Ask again in a moment",
+          )
+        : toLockError(this.#lastFailure, this.#command.times.acquireTimeoutMs, lateMs);
     this.#end({ outcome: "unavailable", cause }, { isHeld });
   }
 
@@ -206,14 +207,16 @@ export class Acquiring extends Timer {
     if (attempt.outcome !== "acquired") {
       // Rule 5: retire the requests, because one of them holds the key or may still take it.
       if (isHeld || !this.#command.inFlight.isEmpty) {
+        // Rule 17: behind the record, or another process could run the submission in between.
+        this.#runtime.completingOf(this.#command)?.sendAgain(performance.now());
         new Releasing(this.#runtime, this.#command).begin();
       }
       this.#runtime.active.done();
     } else if (this.#runtime.isDrained) {
       UserLease.heldOf(attempt.lease).release();
-      this.#onEnd(closedAttempt(), undefined);
+      this.#onEnd(closedAttempt(), undefined, false);
       return;
     }
-    this.#onEnd(attempt, this.#holderId);
+    this.#onEnd(attempt, this.#holderId, this.#isRepeat);
   }
 }

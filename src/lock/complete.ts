@@ -32,8 +32,8 @@ const maxPendingLength = 8 * 1024 * 1024;
  * ```
  */
 export class Completing extends UntilAnswered<CompleteRequest, CompleteReply, CompleteOutcome> {
-  // Rules 15 and 19: record, expiry and end of the cooldown are made once, and equal in each copy.
   readonly #id: string;
+  // Rules 15 and 19: record, expiry and end of the cooldown are made once, and equal in each copy.
   readonly #record: RecordBytes;
   readonly #expiresAtMs: number;
   readonly #cooldownUntilMs: number;

@@ -275,8 +275,8 @@ export async function acquireOrWait(
   if (crowd !== undefined && crowd.waiters.size >= forOne) return crowd.attempt;
   const shared = attempts.get(identity);
   const from = performance.now();
-  let [attempt, run] = await (shared ?? attempting(runtime, command, identity));
-  if (attempt.outcome === "unavailable" && mayRun(runtime, command, identity)) {
+  let [attempt, run, isRepeat] = await (shared ?? attempting(runtime, command, identity));
+  if (attempt.outcome === "unavailable" && (isRepeat || mayRun(runtime, command, identity))) {
     return { ...attempt, isRepeat: true };
   }
   if (attempt.outcome === "acquired" && shared !== undefined) {

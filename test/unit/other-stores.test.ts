@@ -13,6 +13,7 @@ import {
   type ReleaseRequest,
 } from "../../src/index.ts";
 import { submitGuard as koaGuard } from "../../src/koa/index.ts";
+import { identify } from "../../src/lock/submission.ts";
 import { asking } from "../support/asking.ts";
 import { freshUser } from "../support/ids.ts";
 import { acquired, causeOf, closeLocks, commandOf, leaseOf, openLock } from "../support/locks.ts";
@@ -193,43 +194,57 @@ test("rule 17: new connections that are refused as well make the pause no longer
   expect(events).toEqual(["recorded", "500 ms"]);
 });
 
-test.each([true, false])(
-  "rule 17, P9: what is still to be recorded is not run again; the record is there before the grant is read: %s",
-  async (isRecordedBefore) => {
-    /** The lock runs out, and the first complete is on its way. */
-    class LateStore extends MemoryStore {
-      late: CompleteRequest | undefined;
+describe("rule 17, P9: a repeat that asked when the first answer was still to be recorded does not run", () => {
+  /** The lock has run out, and the first complete is late. */
+  class LateStore extends MemoryStore {
+    late: CompleteRequest | undefined;
+    readonly answered: "behind the record" | "before the record" | "never";
 
-      override complete(request: CompleteRequest): void {
-        if (this.late !== undefined) {
-          super.complete(request);
-          return;
-        }
-        this.late = request;
-        const { command } = request;
-        this.release({ command, deadlineMs: undefined, cooldownUntilMs: 0, answer: () => {} });
-      }
-
-      override acquire(request: AcquireRequest): void {
-        const { late } = this;
-        const answer: AcquireRequest["answer"] = (reply) => {
-          if (late !== undefined && isRecordedBefore) super.complete(late);
-          request.answer(reply);
-        };
-        super.acquire({ ...request, answer });
-      }
+    constructor(answered: LateStore["answered"]) {
+      super();
+      this.answered = answered;
     }
-    const lock = openLock({ store: new LateStore() });
-    const user = freshUser();
-    const lease = await submissionOf(lock, user);
-    const completing = lease.complete(answer);
-    expect(causeOf(await submit(lock, user)).message).toContain("may not be recorded yet");
-    expect(await completing).toBe(isRecordedBefore ? "late" : "recorded");
-    expect(foundBy(await submit(lock, user))).toBe("order 7");
-    // Its lock was given back, and does not stand in the way of another order.
-    expect(foundBy(await submit(lock, user, { id: "cart 8" }))).toBe("acquired");
-  },
-);
+
+    override complete(request: CompleteRequest): void {
+      if (this.late !== undefined) {
+        super.complete(request);
+        return;
+      }
+      this.late = request;
+      const { command } = request;
+      this.release({ command, deadlineMs: undefined, cooldownUntilMs: 0, answer: () => {} });
+    }
+
+    override acquire(request: AcquireRequest): void {
+      const { answered, late } = this;
+      const answer: AcquireRequest["answer"] = (reply) => {
+        if (late !== undefined && answered !== "before the record") super.complete(late);
+        if (late === undefined || answered !== "never") request.answer(reply);
+      };
+      super.acquire({ ...request, answer });
+    }
+  }
+
+  test.each(["behind the record", "before the record", "never"] as const)(
+    "where it is answered %s",
+    async (answered) => {
+      const store = new LateStore(answered);
+      const lock = openLock({ store, acquireTimeoutMs: 200 });
+      const user = freshUser();
+      const lease = await submissionOf(lock, user);
+      const completing = lease.complete(answer);
+      const asked = { identity: identify(user, { id: "cart 7" }), retainMs: 60_000 };
+      // With `isRepeat`, a guard refuses it even where it proceeds without Redis.
+      const repeat = await lock.acquireOrWait(user, asked, 0);
+      expect(repeat).toMatchObject({ outcome: "unavailable", isRepeat: true });
+      await completing;
+      store.late = undefined;
+      expect(foundBy(await submit(lock, user))).toBe("order 7");
+      // Its lock was given back, and does not stand in the way of another order.
+      expect(foundBy(await submit(lock, user, { id: "cart 8" }))).toBe("acquired");
+    },
+  );
+});
 
 describe("a store that has locks and no more", () => {
   const memory = new MemoryStore();

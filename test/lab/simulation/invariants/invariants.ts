@@ -23,7 +23,7 @@ export const invariants = {
   silence: "a silent or absent connection gets nothing more",
   rejection: "no rejection goes unhandled",
   leftover: "nothing is left behind",
-  once: "no submission is acquired while its record stands, or is still to be written",
+  once: "no submission is acquired while its record stands, or its process has still to write it",
   gap: "from the complete on there is a lock or a record at every instant",
   record: "a record is never overwritten, lengthened, deleted or written again",
   waited:
