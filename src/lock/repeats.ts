@@ -41,11 +41,11 @@ type Seen =
   | { readonly outcome: "told"; readonly answer: StoredAnswer; readonly ageMs: number };
 
 /** Looks up a submission, and takes no lock. @param waitsFor the run whose answer is wanted. */
-async function look(
-  { seal, store }: LockRuntime,
-  command: LockCommand,
-  waitsFor?: string,
-): Promise<Seen> {
+async function look(runtime: LockRuntime, command: LockCommand, waitsFor?: string): Promise<Seen> {
+  const { seal, store } = runtime;
+  // Its answer is still to be recorded, also where its lock has run out.
+  const isCompleting = runtime.completingOf(command) !== undefined;
+  const absent: Seen = { outcome: isCompleting ? "in-flight" : "none" };
   const reply = await new Promise<AcquireReply>((answer) =>
     write(store, "acquire", { command, deadlineMs: undefined, onlyLooks: true, waitsFor, answer }),
   );
@@ -60,10 +60,10 @@ async function look(
       return { outcome: "mismatched", inFlight: reply.inFlight };
     case "contended": {
       const { holderId, sameSubmission } = reply;
-      return sameSubmission === true ? { outcome: "in-flight", holderId } : { outcome: "none" };
+      return sameSubmission === true ? { outcome: "in-flight", holderId } : absent;
     }
     case "outOfWindow":
-      return { outcome: "none" };
+      return absent;
     default:
       return { outcome: "unknown" };
   }

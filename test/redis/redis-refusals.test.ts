@@ -13,8 +13,9 @@ import { freshUser } from "../support/ids.ts";
 import { causeOf, closeLocks, openLock } from "../support/locks.ts";
 import { observer } from "../support/observer.ts";
 import { forTest, startRedis } from "../support/redis-server.ts";
+import { answer, foundBy, submissionOf, submit } from "../support/submissions.ts";
 import { until } from "../support/until.ts";
-import { isAcquire, openFixture, ownersOf } from "./fixture.ts";
+import { isAcquire, openFixture, ownersOf, patient } from "./fixture.ts";
 
 const server = await startRedis({ args: ["--busy-reply-threshold", "1"] });
 const redis = observer(server.port);
@@ -55,6 +56,33 @@ describe.each(redisClients)("with $name", ({ connect }) => {
     expect((cause.cause as Error).message).toMatch(new RegExp(`^${row.error}\\b`));
     expect(await redis.exists(`lock:submit:${user}`)).toBe(false);
     await lock.withLock(user, {}, () => {});
+  });
+
+  test("where Redis refuses to write, what only reads is answered, also in a new customer's call", async () => {
+    const { lock, proxy } = await openFixture({ connect, port: server.port, ...patient });
+    const users = Array.from({ length: 8 }, freshUser);
+    for (const user of users) await (await submissionOf(lock, user)).complete(answer);
+    const held = freshUser();
+    const lease = await submissionOf(lock, held);
+    /** In one turn, and in few calls once Redis has said that it has all keys (rule 24). */
+    const all = async (added: string) => {
+      const attempts = [held, added, ...users].map((user) => submit(lock, user));
+      return (await Promise.all(attempts)).map(foundBy);
+    };
+    const shares = (user: string) =>
+      proxy.commands.some((argv) => argv.includes(lock.keyFor(user)) && Number(argv[2]) > 2);
+    const isShared = async () => {
+      const added = freshUser();
+      await all(added);
+      return shares(added);
+    };
+    await until(isShared, { what: "a call that customers share" });
+    const added = freshUser();
+    await config("min-replicas-to-write", "1");
+    const found = await all(added).finally(() => config("min-replicas-to-write", "0"));
+    expect(found).toEqual(["contended", "unavailable", ...users.map(() => "order 7")]);
+    expect(shares(added)).toBe(true);
+    await lease.release();
   });
 
   test("a Redis that is busy with a script makes the lock unavailable at once", async () => {

@@ -234,6 +234,12 @@ describe("rule 17, P9: a repeat that asked when the first answer was still to be
       const lease = await submissionOf(lock, user);
       const completing = lease.complete(answer);
       const asked = { identity: identify(user, { id: "cart 7" }), retainMs: 60_000 };
+      if (answered === "before the record") {
+        // The lock is gone, and yet it is not over.
+        expect(await lock.lookUp(user, { submission: { id: "cart 7" } })).toEqual({
+          outcome: "in-flight",
+        });
+      }
       // With `isRepeat`, a guard refuses it even where it proceeds without Redis.
       const repeat = await lock.acquireOrWait(user, asked, 0);
       expect(repeat).toMatchObject({ outcome: "unavailable", isRepeat: true });

@@ -183,13 +183,16 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
     clock.learn(route.node, redisTimeMs, fencingToken, sentAt, readAt);
     for (const [index, request] of requests.entries()) {
       const code = reply[headLength + index] as number | string | Buffer | Error;
-      if (isError(code) && route.gatherOn !== undefined) {
+      let entryReply: { readonly kind: string; readonly fencingToken?: number };
+      if (!isError(code)) {
+        entryReply = this.#command.read({ redisTimeMs, fencingToken, code }) as { kind: string };
+      } else if (route.gatherOn === undefined) {
+        route.connection.refused(code);
+        entryReply = toNoAnswer({ kind: "error", error: code });
+      } else {
         this.#sendAlone(request, route);
         continue;
       }
-      const entryReply: { readonly kind: string; readonly fencingToken?: number } = isError(code)
-        ? toNoAnswer({ kind: "error", error: code })
-        : (this.#command.read({ redisTimeMs, fencingToken, code }) as { readonly kind: string });
       // A confirm's token may be above Redis' clock, if that was set back after the first write.
       if (entryReply.kind === "mine") {
         clock.learn(route.node, redisTimeMs, entryReply.fencingToken ?? 0, sentAt, readAt);

@@ -254,9 +254,8 @@ export class Connection {
       const calls = this.#unanswered.get(node);
       const answered = calls?.splice(0, calls.indexOf(call) + 1) ?? [];
       this.inFlight -= answered.length;
-      this.mayBeDemoted =
-        result.kind === "error" &&
-        (isOfReplica(result.error) || (!this.client.isCluster && lacksReplicas(result.error)));
+      this.mayBeDemoted = false;
+      if (result.kind === "error") this.refused(result.error);
       for (const each of answered) if (each.tell !== undefined) this.#repeated.add(each);
     }
     this.#repeated.delete(call);
@@ -268,6 +267,11 @@ export class Connection {
       isNotLoaded = this.#isNotLoaded(node, script, result.error);
     }
     tell(isNotLoaded ? { kind: "not-loaded" } : result);
+  }
+
+  /** @param error of a call, or of one of its entries. */
+  refused(error: unknown): void {
+    this.mayBeDemoted ||= isOfReplica(error) || (!this.client.isCluster && lacksReplicas(error));
   }
 
   readonly #readied = (): void => {

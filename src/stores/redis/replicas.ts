@@ -3,7 +3,7 @@ import { nextTick, performance, setImmediate } from "../../time.ts";
 import { inNeutralContext } from "../../timers.ts";
 import { isError, ownError } from "../../validation.ts";
 import { type ClientPort, plainError } from "./clients/port.ts";
-import { common, endOfEntry, maxEntries, sent } from "./commands/command.ts";
+import { common, endOfCall, endOfEntry, maxEntries, sent } from "./commands/command.ts";
 import type { CallResult } from "./connection.ts";
 import { ConnectionPair } from "./connection-pair.ts";
 import { isOfReplica, misconfiguration, toNoAnswer } from "./redis-errors.ts";
@@ -46,8 +46,7 @@ for i, key in ipairs(KEYS) do
   end
 ${endOfEntry(1)}
 end
-return replies
-`);
+${endOfCall}`);
 
 interface Touch {
   readonly key: string;

@@ -6,6 +6,7 @@ import {
   type Command,
   common,
   type EntryReply,
+  endOfCall,
   endOfEntry,
   gatheredForm,
   maxRecords,
@@ -106,8 +107,7 @@ for i, key in ipairs(KEYS) do
   local reply = acquire(key, owner_id, owner_id .. behind .. ':')
 ${endOfEntry(2)}
 end
-return replies
-`);
+${endOfCall}`);
 
 const onceLua = /* lua */ `
 ${acquire}
@@ -173,8 +173,7 @@ for i = 1, #KEYS / 2 do
   end
 ${endOfEntry(2)}
 end
-return replies
-`);
+${endOfCall}`);
 
 /**
  * Looks submissions up. Its deadline is always in 1970, so that it takes no lock.
@@ -206,8 +205,7 @@ for i = 1, #KEYS / 3 do
   end
 ${endOfEntry(2)}
 end
-return replies
-`);
+${endOfCall}`);
 
 function headOfCall({ command, deadlineMs, floorUs }: CallSettings): (string | number)[] {
   const { ttlMs, maxHoldMs, acquireTimeoutMs } = command.times;

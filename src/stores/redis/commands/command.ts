@@ -58,13 +58,16 @@ export function sent(script: string): string {
 
 /**
  * A command's reply begins with Redis' own clock in ms, read before its first write (rules 6 and
- * 12). A refusal (a missing permission, no memory, a replica) is an error of the whole call as long
- * as nothing has been written; afterwards, and in a {@link gatheredForm}, of its own entry.
+ * 12). A refusal (a missing permission, no memory, a replica) is an error of its own entry: what
+ * only reads is answered beside it. Where it is all that a call has, and not in a
+ * {@link gatheredForm}, it is the call's, so that the client sees it as well.
  */
 export const common: string = /* lua */ `
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local wrote = false
+local answered = false
+local refusal
 local function failed(reply)
   return type(reply) == 'table' and reply.err ~= nil
 end
@@ -76,10 +79,19 @@ end
 
 /** The end of an entry. @param headLength how many numbers the replies begin with. */
 export function endOfEntry(headLength: number): string {
-  return `${failsTheCall}replies[i + ${headLength}] = reply\n`;
+  return `replies[i + ${headLength}] = reply
+if failed(reply) then
+refusal = refusal or reply
+else
+answered = true
+end
+`;
 }
 
-const failsTheCall = "if failed(reply) and not wrote then\nreturn reply\nend\n";
+const failsTheCall = "if refusal and not answered and not wrote then\nreturn refusal\nend\n";
+
+/** The end of a script, behind its entries. */
+export const endOfCall: string = `${failsTheCall}return replies\n`;
 
 /** Rule 23: the script without declared keys. ARGV ends with the keys, and then their number. */
 export function gatheredForm(script: string): string {

@@ -1,5 +1,13 @@
 import type { CompleteReply, CompleteRequest } from "../../../lock/store.ts";
-import { type Command, common, endOfEntry, gatheredForm, maxRecords, sent } from "./command.ts";
+import {
+  type Command,
+  common,
+  endOfCall,
+  endOfEntry,
+  gatheredForm,
+  maxRecords,
+  sent,
+} from "./command.ts";
 import { kindOf, letGo } from "./release.ts";
 import { isRecord } from "./values.ts";
 
@@ -78,8 +86,7 @@ for i = 1, #KEYS / 2 do
   end
 ${endOfEntry(1)}
 end
-return replies
-`);
+${endOfCall}`);
 
 /**
  * Writes records alone, for a complete that is written again on a Cluster (rule 16): a release
@@ -98,8 +105,7 @@ for i, record in ipairs(KEYS) do
   local reply = keep(record, ARGV[3 * i - 2], ARGV[3 * i - 1], tonumber(ARGV[3 * i]) - now)
 ${endOfEntry(1)}
 end
-return replies
-`);
+${endOfCall}`);
 
 const read = kindOf({
   ...({ 1: "recorded", 2: "recorded", 3: "late" } as const),

@@ -1,7 +1,15 @@
 import type { Answered, LockRequest, OwnedReply, ReleaseRequest } from "../../../lock/store.ts";
 import { longestCooldownMs } from "../../../validation.ts";
 import { unexpectedReply } from "../redis-errors.ts";
-import { type Command, common, endOfEntry, gatheredForm, maxRecords, sent } from "./command.ts";
+import {
+  type Command,
+  common,
+  endOfCall,
+  endOfEntry,
+  gatheredForm,
+  maxRecords,
+  sent,
+} from "./command.ts";
 import { toldKey } from "./values.ts";
 
 /**
@@ -55,8 +63,7 @@ ${ofOwner(`
       reply = 1
     end`)}
 end
-return replies
-`);
+${endOfCall}`);
 
 /** Replaces the lock by its cooldown; deletes it if `left` is 0 or less. Returns 1 or an error. */
 export const letGo: string = /* lua */ `
@@ -108,8 +115,7 @@ ${ofOwner(`
   elseif ends > 0 and held == 'cooldown:' .. owner_id then
     reply = 1`)}
 end
-return replies
-`);
+${endOfCall}`);
 
 /**
  * Rule 25: a release that tells the answer of its run. A copy that finds no lock of ours tells
@@ -134,8 +140,7 @@ ${ofOwner(`
       redis.pcall('SET', KEYS[2 * i], ARGV[4 * i - 1], 'PX', ARGV[4 * i])
     end`)}
 end
-return replies
-`);
+${endOfCall}`);
 
 /** Returns the `read` of a command, each of whose codes stands for one kind of answer alone. */
 export function kindOf<Kind extends string>(

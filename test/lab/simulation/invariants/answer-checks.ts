@@ -195,6 +195,7 @@ export class AnswerChecks extends Watch {
     // What nobody has seen needs no reason, unless it was there all the time.
     const isTrue =
       claim.outcome === "unknown" ||
+      (found.outcome === "in-flight" && this.world.completeWatch.mayBeKnownTo(owner)) ||
       (claim.outcome === "none"
         ? !this.#stoodSince(owner, from)
         : this.#isTrue(owner, claim, from));

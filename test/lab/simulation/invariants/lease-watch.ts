@@ -187,9 +187,12 @@ export class CompleteWatch extends Watch {
   readonly #completing = new Set<Completing>();
   /** The runs whose process does not know yet what has become of the complete, and since when. */
   readonly #unsettled = new Map<Owner, number>();
+  /** With those that were reported as unconfirmed, and may be sent still. */
+  readonly #begun = new Set<Owner>();
 
   begin(owner: Owner, { machine }: SimulatedProcess, remainingMs: number): void {
     this.#unsettled.set(owner, this.world.loop.now);
+    this.#begun.add(owner);
     if (remainingMs <= 0) return;
     const record = this.world.recordKeyOf(owner);
     const validUntil = this.world.loop.now + remainingMs / machine.rate;
@@ -198,6 +201,14 @@ export class CompleteWatch extends Watch {
 
   settled(owner: Owner): void {
     this.#unsettled.delete(owner);
+  }
+
+  /** Whether the process of a look may know that the submission is being completed. */
+  mayBeKnownTo(owner: Owner): boolean {
+    const record = this.world.recordKeyOf(owner);
+    return [...this.#begun].some(
+      (each) => each.process === owner.process && this.world.recordKeyOf(each) === record,
+    );
   }
 
   /** Rule 17: no process runs a submission that it has run, and has still to record. */
