@@ -3,7 +3,7 @@ import { nextTick, performance, setImmediate } from "../../time.ts";
 import { inNeutralContext } from "../../timers.ts";
 import { isError, ownError } from "../../validation.ts";
 import { type ClientPort, plainError } from "./clients/port.ts";
-import { common, endOfCall, endOfEntry, maxEntries, sent } from "./commands/command.ts";
+import { common, endOfEntries, maxEntries, sent } from "./commands/command.ts";
 import type { CallResult } from "./connection.ts";
 import { ConnectionPair } from "./connection-pair.ts";
 import { isOfReplica, misconfiguration, toNoAnswer } from "./redis-errors.ts";
@@ -22,6 +22,7 @@ import { isOfReplica, misconfiguration, toNoAnswer } from "./redis-errors.ts";
 export const touchScript: string = sent(/* lua */ `
 ${common}
 local replies = { now }
+local wrote = false
 for i, key in ipairs(KEYS) do
   local owner_id = ARGV[i]
   local reply = 0
@@ -44,9 +45,7 @@ for i, key in ipairs(KEYS) do
       end
     end
   end
-${endOfEntry(1)}
-end
-${endOfCall}`);
+${endOfEntries(1)}`);
 
 interface Touch {
   readonly key: string;

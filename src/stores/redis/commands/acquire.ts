@@ -6,8 +6,7 @@ import {
   type Command,
   common,
   type EntryReply,
-  endOfCall,
-  endOfEntry,
+  endOfEntries,
   gatheredForm,
   maxRecords,
   sent,
@@ -37,7 +36,6 @@ local function acquire(key, owner_id, value)
   -- If SET is not sent, fails or finds a key, GET looks for a holder.
   local reply = in_time and redis.pcall('SET', key, value, 'PX', ARGV[4], 'NX')
   if reply and reply.ok then
-    wrote = true
     return -1
   end
   local held = redis.pcall('GET', key)
@@ -59,7 +57,6 @@ local function acquire(key, owner_id, value)
   local most = longest_life(held)
   if most and not failed(reply) and (reply < 0 or reply > most) then
     if not failed(redis.pcall('PEXPIRE', key, most)) then
-      wrote = true
       reply = most
     end
   end
@@ -71,7 +68,6 @@ local function acquire(key, owner_id, value)
   if not failed(reply) and reply < 0 then
     reply = redis.pcall('PEXPIRE', key, ARGV[3])
     if not failed(reply) then
-      wrote = true
       return tonumber(ARGV[3])
     end
   end
@@ -105,9 +101,7 @@ ${acquire}
 for i, key in ipairs(KEYS) do
   local owner_id = ARGV[6 + i]
   local reply = acquire(key, owner_id, owner_id .. behind .. ':')
-${endOfEntry(2)}
-end
-${endOfCall}`);
+${endOfEntries(2)}`);
 
 const onceLua = /* lua */ `
 ${acquire}
@@ -171,9 +165,7 @@ for i = 1, #KEYS / 2 do
   if not reply then
     reply = acquire_once(KEYS[2 * i - 1], owner_id, submission, fingerprint)
   end
-${endOfEntry(2)}
-end
-${endOfCall}`);
+${endOfEntries(2)}`);
 
 /**
  * Looks submissions up. Its deadline is always in 1970, so that it takes no lock.
@@ -203,9 +195,7 @@ for i = 1, #KEYS / 3 do
   if not reply then
     reply = acquire_once(KEYS[3 * i - 2], owner_id, submission, fingerprint)
   end
-${endOfEntry(2)}
-end
-${endOfCall}`);
+${endOfEntries(2)}`);
 
 function headOfCall({ command, deadlineMs, floorUs }: CallSettings): (string | number)[] {
   const { ttlMs, maxHoldMs, acquireTimeoutMs } = command.times;

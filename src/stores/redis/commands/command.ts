@@ -65,9 +65,7 @@ export function sent(script: string): string {
 export const common: string = /* lua */ `
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local wrote = false
 local answered = false
-local refusal
 local function failed(reply)
   return type(reply) == 'table' and reply.err ~= nil
 end
@@ -77,21 +75,20 @@ local function odd(reply)
 end
 `;
 
-/** The end of an entry. @param headLength how many numbers the replies begin with. */
-export function endOfEntry(headLength: number): string {
+/**
+ * The end of the loop over the entries, and of the script. No entry ends with an error after a write
+ * (rule 23), so where no entry is answered, nothing was written.
+ * @param headLength how many numbers the replies begin with.
+ */
+export function endOfEntries(headLength: number): string {
   return `replies[i + ${headLength}] = reply
-if failed(reply) then
-refusal = refusal or reply
-else
-answered = true
+answered = answered or not failed(reply)
 end
+${failsTheCall}return replies
 `;
 }
 
-const failsTheCall = "if refusal and not answered and not wrote then\nreturn refusal\nend\n";
-
-/** The end of a script, behind its entries. */
-export const endOfCall: string = `${failsTheCall}return replies\n`;
+const failsTheCall = "if not answered then\nreturn replies[#replies]\nend\n";
 
 /** Rule 23: the script without declared keys. ARGV ends with the keys, and then their number. */
 export function gatheredForm(script: string): string {

@@ -1,13 +1,5 @@
 import type { CompleteReply, CompleteRequest } from "../../../lock/store.ts";
-import {
-  type Command,
-  common,
-  endOfCall,
-  endOfEntry,
-  gatheredForm,
-  maxRecords,
-  sent,
-} from "./command.ts";
+import { type Command, common, endOfEntries, gatheredForm, maxRecords, sent } from "./command.ts";
 import { kindOf, letGo } from "./release.ts";
 import { isRecord } from "./values.ts";
 
@@ -42,7 +34,6 @@ local function keep(record, owner_id, text, expires)
   if failed(reply) then
     return reply
   end
-  wrote = true
   return 3
 end
 `;
@@ -84,9 +75,7 @@ for i = 1, #KEYS / 2 do
   if mine and not failed(reply) then
     let_go(key, owner_id, tonumber(ARGV[4 * i]) - now)
   end
-${endOfEntry(1)}
-end
-${endOfCall}`);
+${endOfEntries(1)}`);
 
 /**
  * Writes records alone, for a complete that is written again on a Cluster (rule 16): a release
@@ -103,9 +92,7 @@ ${keep}
 local replies = { now }
 for i, record in ipairs(KEYS) do
   local reply = keep(record, ARGV[3 * i - 2], ARGV[3 * i - 1], tonumber(ARGV[3 * i]) - now)
-${endOfEntry(1)}
-end
-${endOfCall}`);
+${endOfEntries(1)}`);
 
 const read = kindOf({
   ...({ 1: "recorded", 2: "recorded", 3: "late" } as const),

@@ -1,19 +1,12 @@
 import type { Answered, LockRequest, OwnedReply, ReleaseRequest } from "../../../lock/store.ts";
 import { longestCooldownMs } from "../../../validation.ts";
 import { unexpectedReply } from "../redis-errors.ts";
-import {
-  type Command,
-  common,
-  endOfCall,
-  endOfEntry,
-  gatheredForm,
-  maxRecords,
-  sent,
-} from "./command.ts";
+import { type Command, common, endOfEntries, gatheredForm, maxRecords, sent } from "./command.ts";
 import { toldKey } from "./values.ts";
 
 /**
- * One entry of a script about locks; `mine` is executed where the key holds the owner id. Codes:
+ * One entry of a script about locks, and the script's end; `mine` is executed where the key holds
+ * the owner id. Codes:
  *   1 done, where `mine` says so
  *   0 gone: no key
  *   -1 foreign: another value, or another type than a string
@@ -34,8 +27,7 @@ ${mine}
   elseif string.sub(held, 1, 43) == 'freed:' .. owner_id .. ':' then
     reply = -2
   end
-${endOfEntry(1)}
-`;
+${endOfEntries(1)}`;
 }
 
 /**
@@ -57,13 +49,10 @@ ${ofOwner(`
     -- An older extend that arrives late must not take life away from a newer one.
     if not failed(reply) and reply < life then
       reply = redis.pcall('PEXPIRE', key, ARGV[1])
-      wrote = wrote or not failed(reply)
     end
     if not failed(reply) then
       reply = 1
-    end`)}
-end
-${endOfCall}`);
+    end`)}`);
 
 /** Replaces the lock by its cooldown; deletes it if `left` is 0 or less. Returns 1 or an error. */
 export const letGo: string = /* lua */ `
@@ -76,14 +65,12 @@ local function let_go(key, owner_id, left)
     -- Rule 16: SET before any DEL. While a Cluster moves the slot, it refuses to write a new key.
     local reply = redis.pcall('SET', key, cooldown, 'PX', life, 'XX')
     if reply and reply.ok then
-      wrote = true
       return 1
     end
   end
   -- Rule 16: a full Redis refuses a script only where its first write needs memory.
   local reply = redis.pcall('DEL', key)
   if not failed(reply) then
-    wrote = true
     if cooldown then
       redis.pcall('SET', key, cooldown, 'PX', life)
     end
@@ -113,9 +100,7 @@ ${ofOwner(`
     reply = let_go(key, owner_id, ends - now)
   -- Rule 8: a cooldown with this owner id proves that an earlier copy of this release wrote it.
   elseif ends > 0 and held == 'cooldown:' .. owner_id then
-    reply = 1`)}
-end
-${endOfCall}`);
+    reply = 1`)}`);
 
 /**
  * Rule 25: a release that tells the answer of its run. A copy that finds no lock of ours tells
@@ -138,9 +123,7 @@ ${ofOwner(`
     -- Tell only after the release, and ignore an error: a full Redis must let the lock go.
     if not failed(reply) then
       redis.pcall('SET', KEYS[2 * i], ARGV[4 * i - 1], 'PX', ARGV[4 * i])
-    end`)}
-end
-${endOfCall}`);
+    end`)}`);
 
 /** Returns the `read` of a command, each of whose codes stands for one kind of answer alone. */
 export function kindOf<Kind extends string>(
