@@ -11,7 +11,7 @@ export interface AcquireMessage extends OfKey {
   readonly outcome: "acquired" | "contended" | "completed" | "mismatched" | "unavailable";
   /** How long the attempt took. Every duration of a message is in milliseconds. */
   readonly durationMs: number;
-  /** How many requests were sent: above 1 if one was lost, late or refused, 0 if none was sent. */
+  /** How many requests were sent: above 1 only after one was lost, late or refused. */
   readonly copies: number;
   /** `acquired`: a reply was lost or late, so the acquire was sent again with the same owner id. */
   readonly confirmed: boolean;
@@ -50,15 +50,15 @@ export interface ReleaseMessage extends OfKey {
  * submission had recorded its answer, so the submission ran twice. `expired`: Redis got the
  * complete later than `retainMs` after its call; nothing is kept. `unconfirmed`: nothing is known
  * to be kept, because Redis has not answered within 2 × `acquireTimeoutMs` + `ttlMs` of the call
- * (the complete is sent until `maxHoldMs`, if later), a foreign value is under the record's key,
- * the lock was closed, or `release` was called before.
+ * (the complete goes on being sent), a foreign value is under the record's key, the lock was closed,
+ * or `release` was called before.
  */
 export type CompleteOutcome = "recorded" | "late" | "duplicate" | "expired" | "unconfirmed";
 
 /**
  * Published on `submit-lock:complete` once for each complete, at its end. The caller may have got
- * `unconfirmed` before: the complete may be sent until `maxHoldMs` after its call. After an
- * `unconfirmed` message the complete is not sent again.
+ * `unconfirmed` before: the complete is sent for ten minutes, or for `retainMs` if that is shorter.
+ * After an `unconfirmed` message the complete is not sent again.
  */
 export interface CompleteMessage extends OfKey {
   readonly outcome: CompleteOutcome;
@@ -137,7 +137,8 @@ export interface StoreMessage {
 
 /**
  * Published on `submit-lock:refusal` when a guard refuses a request whose client waits, also where
- * the application's error handler answers. A request with a kept or told answer has no message.
+ * the application's error handler answers. A request with a kept or told answer has no message, nor
+ * one that fails because `userId` or `submissionId` threw or returned a value of a wrong type.
  * A request that runs has one only if it fails because its lease is lost (`submit_lock_lost`).
  */
 export interface RefusalMessage {

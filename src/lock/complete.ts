@@ -21,14 +21,17 @@ export type OnCompleted = OnReport<CompleteOutcome>;
  */
 const maxPendingLength = 8 * 1024 * 1024;
 
+/** How long, in ms, a complete is sent at most: also in an outage that is longer than the lease. */
+const longestSendMs = 600_000;
+
 /**
  * Rule 17: a complete is sent until it is answered, and requests in flight are retired only after
  * that: an earlier release could leave neither record nor lock, and a retry would run.
  *
  * ```
  * answered ────▶ recorded, late, expired, duplicate; unconfirmed where the store cannot record
- * 2 × acquireTimeoutMs + ttlMs over ────────────▶ unconfirmed, and sent again: no harm if late
- * maxHoldMs over as well, or dropped by close ──▶ given up: the lock runs out by itself
+ * 2 × acquireTimeoutMs + ttlMs over ───────────▶ unconfirmed, and sent again: no harm if late
+ * ten minutes or retainMs over, maxHoldMs where it is not permitted, or dropped by close ──▶ given up
  * ```
  */
 export class Completing extends UntilAnswered<CompleteRequest, CompleteReply, CompleteOutcome> {
@@ -49,7 +52,7 @@ export class Completing extends UntilAnswered<CompleteRequest, CompleteReply, Co
     isValid: () => boolean,
     onCompleted: OnCompleted,
   ) {
-    const { identity, retainMs, submission, times } = command;
+    const { identity, retainMs, submission } = command;
     if (submission === undefined) {
       throw new InvalidOptionError(
         "complete: expected a lease of acquire(userId, { submission }), got one without a submission",
@@ -62,7 +65,7 @@ export class Completing extends UntilAnswered<CompleteRequest, CompleteReply, Co
     const bodyDropped = (body ?? json) !== undefined && pendingLength > maxPendingLength;
     const record = bodyDropped ? encode({ ...content, body: undefined, json: undefined }) : whole;
     const { completeTimers, patienceMs } = runtime;
-    const giveUpMs = Math.max(patienceMs, times.maxHoldMs);
+    const giveUpMs = Math.max(patienceMs, Math.min(retainMs, longestSendMs));
     super(runtime, command, "complete", completeTimers, patienceMs, giveUpMs, isValid, onCompleted);
     this.#message = { submission: identity?.id, heldMs, length: record.length, bodyDropped };
     this.#id = submission.id;
@@ -100,6 +103,11 @@ export class Completing extends UntilAnswered<CompleteRequest, CompleteReply, Co
     this.end(outcome === "unrecordable" ? "unconfirmed" : outcome);
     // Rule 17: retire requests in flight only now, when the record is written or never will be.
     if (!this.command.inFlight.isEmpty) new Releasing(this.runtime, this.command).begin();
+  }
+
+  /** Where Redis permits locks and no records, completes add up: each is given up earlier. */
+  protected override denied(): void {
+    this.giveUpAfterMs = Math.max(this.runtime.patienceMs, this.command.times.maxHoldMs);
   }
 
   /** Rule 14: `close` waits no longer for this complete. */

@@ -55,7 +55,7 @@ export abstract class UntilAnswered<
   readonly #method: "release" | "complete";
   readonly #timers: TimerWheel;
   readonly #reportAfterMs: number;
-  readonly #giveUpAfterMs: number;
+  protected giveUpAfterMs: number;
   #onReport: OnReport<Outcome> | undefined;
   #unanswered: Request | undefined;
   #sentAt = 0;
@@ -85,7 +85,7 @@ export abstract class UntilAnswered<
     this.#method = method;
     this.#timers = timers;
     this.#reportAfterMs = reportAfterMs;
-    this.#giveUpAfterMs = giveUpAfterMs;
+    this.giveUpAfterMs = giveUpAfterMs;
     this.#isValid = isValid;
     this.#onReport = onReport;
   }
@@ -125,7 +125,7 @@ export abstract class UntilAnswered<
     const silentUntil = this.#sentAt + this.command.times.commandTimeoutMs;
     const waitsUntil = this.#unanswered === undefined ? this.#notBefore : silentUntil;
     if (ageMs >= this.#reportAfterMs) this.report("unconfirmed");
-    if (ageMs >= this.#giveUpAfterMs) this.end();
+    if (ageMs >= this.giveUpAfterMs) this.end();
     else if (now < waitsUntil) this.#setTimer(now, waitsUntil);
     else this.sendAgain(now);
   }
@@ -172,10 +172,10 @@ export abstract class UntilAnswered<
 
   /**
    * Returns an error that says why and for how long no answer came. That time is capped: at
-   * `#reportAfterMs` until the report, then at `#giveUpAfterMs`. @param closed wraps the error.
+   * `#reportAfterMs` until the report, then at `giveUpAfterMs`. @param closed wraps the error.
    */
   protected failure(closed?: (cause: Error) => Error): Error {
-    const boundMs = this.#onReport === undefined ? this.#giveUpAfterMs : this.#reportAfterMs;
+    const boundMs = this.#onReport === undefined ? this.giveUpAfterMs : this.#reportAfterMs;
     const ageMs = performance.now() - this.startedAt;
     const cause = toLockError(this.lastFailure, Math.round(Math.min(ageMs, boundMs)));
     return closed === undefined ? cause : closed(cause);

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, afterEach, describe, expect, test } from "vitest";
-import { LockUnavailableError, RedisStore } from "../../src/index.ts";
+import { LockMisconfiguredError, LockUnavailableError, RedisStore } from "../../src/index.ts";
 import { asking } from "../support/asking.ts";
 import { record } from "../support/channels.ts";
 import {
@@ -213,8 +213,26 @@ describe("rule 17: a complete that is given up", () => {
     await until(() => redis.exists(recordKey(lease.key)), { what: "the record" });
   });
 
-  test("is not sent any more after maxHoldMs", async () => {
-    const { client, lock, proxy, redis, lease } = await openOrder({ ...times, maxHoldMs: 4_500 });
+  test("is sent in an outage that is longer than maxHoldMs, and runs no retry before", async () => {
+    const { client, lock, proxy, user, lease } = await openOrder({ ...times, maxHoldMs: 4_500 });
+    await proxy.refuse(true);
+    proxy.resetAll();
+    await until(() => statusOf(client) !== "ready", { what: "the client to notice" });
+    expect(await lease.complete(answer)).toBe("unconfirmed");
+    await sleep(1_500);
+    const retry = (async () => {
+      for (;;) {
+        const found = foundBy(await submit(lock, user));
+        if (found !== "unavailable") return found;
+      }
+    })();
+    await proxy.refuse(false);
+    expect(await retry).toBe("order 7");
+  });
+
+  test("is not sent any more after retainMs", async () => {
+    const { client, lock, proxy, redis } = await openFixture(times);
+    const lease = await submissionOf(lock, freshUser(), { retainMs: 4_500 });
     const complete = record("submit-lock:complete", lease.key);
     await proxy.refuse(true);
     proxy.resetAll();
@@ -230,6 +248,24 @@ describe("rule 17: a complete that is given up", () => {
     expect(proxy.commands.some(isComplete)).toBe(false);
     const cause = expect.any(LockUnavailableError);
     expect(complete).toEqual([expect.objectContaining({ outcome: "unconfirmed", cause })]);
+  });
+
+  test("is not sent any more after maxHoldMs where Redis permits locks and no records", async () => {
+    const server = await forTest(startRedis());
+    const { proxy, redis, lease } = await openOrder({
+      ...times,
+      maxHoldMs: 4_500,
+      port: server.port,
+    });
+    const complete = record("submit-lock:complete", lease.key);
+    await redis.send("ACL", "SETUSER", "default", "-set");
+    expect(await lease.complete(answer)).toBe("unconfirmed");
+    await until(() => complete.length > 0, { what: "the complete to be given up" });
+    const cause = expect.any(LockMisconfiguredError);
+    expect(complete).toEqual([expect.objectContaining({ outcome: "unconfirmed", cause })]);
+    const sent = proxy.commands.filter(isComplete).length;
+    await sleep(1_500);
+    expect(proxy.commands.filter(isComplete)).toHaveLength(sent);
   });
 });
 

@@ -268,7 +268,10 @@ export class Attempts {
     if (owner !== undefined) this.#world.completeWatch.begin(owner, process, remainingMs);
     const outcome = await this.#settles("complete", process, owner, asked);
     if (owner === undefined) return;
-    this.#world.completeWatch.settled(owner);
+    const { completeWatch, loop } = this.#world;
+    const isOverdue = loop.now - began >= completesWithin(this.#world.schedule) / 2;
+    if (outcome === "unconfirmed" && isOverdue) completeWatch.overdue(owner);
+    else completeWatch.settled(owner);
     owner.wasRecorded = outcome === "recorded" || outcome === "late";
     if (outcome === "unconfirmed") this.#answers.checkUnconfirmed(owner, process, began);
     this.#answers.checkCompleted(owner, outcome, began);

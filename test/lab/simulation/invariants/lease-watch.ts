@@ -189,6 +189,8 @@ export class CompleteWatch extends Watch {
   readonly #unsettled = new Map<Owner, number>();
   /** With those that were reported as unconfirmed, and may be sent still. */
   readonly #begun = new Set<Owner>();
+  readonly #overdue = new Set<Owner>();
+  readonly #executed = new Set<Owner>();
 
   begin(owner: Owner, { machine }: SimulatedProcess, remainingMs: number): void {
     this.#unsettled.set(owner, this.world.loop.now);
@@ -201,6 +203,15 @@ export class CompleteWatch extends Watch {
 
   settled(owner: Owner): void {
     this.#unsettled.delete(owner);
+  }
+
+  /** It was reported as unconfirmed, and is sent until it is executed, or the process closed. */
+  overdue(owner: Owner): void {
+    this.#overdue.add(owner);
+  }
+
+  executed(owner: Owner): void {
+    this.#executed.add(owner);
   }
 
   /** Whether the process of a look may know that the submission is being completed. */
@@ -217,9 +228,18 @@ export class CompleteWatch extends Watch {
     const record = world.recordKeyOf(owner);
     for (const [earlier, began] of this.#unsettled) {
       if (earlier.process !== owner.process || began >= from) continue;
+      if (this.#overdue.has(earlier) && this.#isOver(earlier)) continue;
       if (owner.submission === undefined || world.recordKeyOf(earlier) !== record) continue;
       world.broken("once", `${owner.name} was acquired, and ${earlier.name} is being completed`);
     }
+  }
+
+  #isOver(earlier: Owner): boolean {
+    return (
+      this.#executed.has(earlier) ||
+      earlier.wasForbidden ||
+      earlier.process?.closeTimeoutMs !== undefined
+    );
   }
 
   check(): void {
