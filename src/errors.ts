@@ -237,9 +237,10 @@ export class AnsweredTwiceError extends SubmitLockError {
  * - Status 500: no body parser ran before the guard, or a parser left an object that contains
  *   itself; a file is neither in memory nor hashed; `fingerprint` returned neither JSON nor text
  *   nor bytes; on fetch, the body was read before the guard, or cannot be cloned.
- * - Status 415: a body parser skipped the content type, or the type is neither JSON nor a form.
- * - Status 413: more than 1 000 files; with `submit-lock/fetch`, more than 1 MiB or 4 096 chunks.
- * - Status 422: the payload is nested deeper than 64 levels, or has a number that is not finite.
+ * - Status 415: a body parser skipped the content type, or none ran and it is neither JSON nor a form.
+ * - Status 413: more than 1 000 files of a parser; on fetch, more than 1 MiB or 4 096 chunks.
+ * - Status 422: the payload is nested deeper than 64 levels (a guard's body: 63), or has a number
+ *   that is not finite.
  */
 export class NoFingerprintError extends SubmitLockError {
   override readonly name = "NoFingerprintError";

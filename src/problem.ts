@@ -1,7 +1,7 @@
 import { type AnySubmitLockError, isSubmitLockError } from "./errors.ts";
 import { isError } from "./validation.ts";
 
-/** The stable codes of refusals. The last two are for errors: only {@link problemOf} uses them. */
+/** The stable codes of refusals. The last two are of errors: no `info.problem` has them. */
 export type ProblemCode =
   | "submit_anonymous"
   | "submit_contended"

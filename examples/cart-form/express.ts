@@ -10,7 +10,7 @@ const userId = (req: Request) => req.get("x-user-id"); // yours: from the sessio
 
 /** What the form has sent; nothing where a part is missing. */
 const sentBy = ({ body }: Request): string | undefined =>
-  body?.version && `${body.cart}:${body.version}`;
+  body?.cart && body.version && `${body.cart}:${body.version}`;
 
 export function checkout(lock: SubmitLock): Router {
   const guard = submitGuard({ lock, userId, idempotency: { submissionId: sentBy } });

@@ -13,7 +13,7 @@ const userId = (ctx: Context) => ctx.get("x-user-id"); // yours: from the sessio
 /** What the form has sent; nothing where a part is missing. */
 function sentBy(ctx: Context): string | undefined {
   const { cart, version } = Object(ctx.request.body);
-  return version && `${cart}:${version}`;
+  return cart && version && `${cart}:${version}`;
 }
 
 export function checkout(lock: SubmitLock): Middleware {

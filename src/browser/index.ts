@@ -89,8 +89,9 @@ const flights = new Map<string, Join>();
  * const answer = await submitOnce("/orders", { method: "POST", body });
  * ```
  *
- * @throws SubmitUnansweredError without a final answer in time, or aborted after something was sent.
- * @throws TypeError for `no-cors`, a body that cannot be sent twice, an argument that is not valid.
+ * @throws SubmitUnansweredError without a final answer in time, or aborted after something was sent,
+ *   or where `onWaiting` of a caller throws.
+ * @throws TypeError for `no-cors`, a body that cannot be sent twice, an invalid `timeoutMs` or URL.
  * @throws the signal's reason where the signal was aborted before anything was sent.
  */
 export async function submitOnce(
@@ -113,7 +114,7 @@ export async function submitOnce(
     body?.next ||
     !/^http/.test(url)
   ) {
-    throw new TypeError(`${url}: timeoutMs, mode, body: got ${timeoutMs}, ${mode}, ${body}`);
+    throw new TypeError(`${url}: timeoutMs ${timeoutMs}, mode ${mode} or a stream`);
   }
   const type = `${[...headers].filter(([name]) => /^content-/.test(name))}`;
   // Leave the boundary out of the content: it differs each time that a form is serialized.

@@ -28,7 +28,11 @@ export class CliError extends Error {
 
 /** Patterns of errors, with exit code and the sentence after the address. The first match wins. */
 const sentences: readonly (readonly [RegExp, code: number, sentence: string])[] = [
-  [refusals.password, notPermitted, " rejected the user name or password. Put both in the URL."],
+  [
+    refusals.password,
+    notPermitted,
+    " rejected the user name or password. Put both in the URL, or use --config.",
+  ],
   [refusals.host, notPermitted, " accepts no client from this host. Use another host."],
   [
     refusals.select,

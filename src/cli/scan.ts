@@ -93,7 +93,9 @@ export function scanText({ looked, total, partial, tookMs }: Scan): string {
   const of = total === undefined ? "" : ` of ${count(total)}`;
   const took = duration(tookMs);
   if (partial === undefined) {
-    return `looked at ${count(looked)} keys in ${took} (SCAN, ${batch} at a time, ${pauseMs} ms apart)`;
+    // Without +dbsize the sum of the COUNTs may be far above the number of keys.
+    const keys = total === undefined ? "all" : count(looked);
+    return `looked at ${keys} keys in ${took} (SCAN, ${batch} at a time, ${pauseMs} ms apart)`;
   }
   return `Not complete: after ${took} about ${count(looked)}${of} keys had been looked at. ${partial}.`;
 }

@@ -1,5 +1,5 @@
 import { v4 as uuid } from "uuid";
-import { checkMs, checkOptionNames, invalidOption } from "../validation.ts";
+import { checkMs, checkOptionNames, hasMembers, invalidOption } from "../validation.ts";
 import { Acquiring } from "./acquire.ts";
 import { type Attempt, closedAttempt, type LockedWork, type SubmissionAttempt } from "./lease.ts";
 import {
@@ -106,7 +106,8 @@ export class SubmitLock {
    */
   async lookUp(userId: UserId, options: AcquireOptions | { readonly id: string }): Promise<LookUp> {
     if (this.#runtime.isDrained) throw closedAttempt().cause;
-    checkOptionNames("lookUp", options, ["id", "submission"]);
+    const names = ["id", "submission"];
+    checkOptionNames("lookUp", options, hasMembers(options, names) ? ["id"] : names);
     const commands =
       "id" in options
         ? this.#recordsOf(userId, options.id)
@@ -254,9 +255,9 @@ export class SubmitLock {
   }
 
   /**
-   * Takes the lock away from the holder with `id`. The holder is notified by its next extend (its
-   * `signal` aborts, reason `freed`; with `now` `overtaken`), and no acquire takes the key for
-   * `freeInMs`, the rest of its life. A cooldown and a foreign value that begins with no UUID are
+   * Takes the lock away from the holder with `id`. The holder is notified by its next extend, if one
+   * is due (its `signal` aborts, reason `freed`; with `now` `overtaken`), and no acquire takes the key
+   * for `freeInMs`, the rest of its life. A cooldown and a foreign value that begins with no UUID are
    * deleted at once. A second call is `freed`, `already-free` or `changed`.
    * @throws InvalidUserIdError, InvalidOptionError for invalid arguments or a store without `free`.
    * @throws as `inspect` does; after a LockUnavailableError the lock may have been freed.
@@ -266,9 +267,8 @@ export class SubmitLock {
   }
 
   /**
-   * Deletes the kept answer of a submission, so that its next retry runs: for a wrong answer. A
-   * complete that Redis has not answered may write it again, until `maxHoldMs` after its call (2 ×
-   * `acquireTimeoutMs` + `ttlMs` if more). Settles within 2 × `acquireTimeoutMs`, 3 × with `seal`.
+   * Deletes the kept answer of a submission, so that its next retry runs. A complete under way may
+   * write it again, for ten minutes. Settles within 2 × `acquireTimeoutMs`, 3 × with `seal`.
    * @throws as `free` does; after a LockUnavailableError the answer may have been forgotten.
    */
   async forget(userId: UserId, options: ForgetOptions): Promise<ForgetResult> {

@@ -111,9 +111,9 @@ export class SubmissionTable {
    * @throws TransactionRequiredError without a transaction, or where it ended within `work`.
    * @throws SubmissionMismatchError for a known submission with another fingerprint.
    * @throws AnswerUnavailableError for a submission committed without a readable value: no rerun.
-   * @throws LockContendedError (`sameSubmission`) where the database gave up the wait.
+   * @throws LockContendedError (`sameSubmission`) where the database's lock timeout ended the wait.
    * @throws InvalidValueError for a value that JSON cannot say.
-   * @throws InvalidOptionError for an argument, rows or a table of another form.
+   * @throws InvalidOptionError for an argument or rows of another form.
    */
   once<Value>(
     tx: SqlExecutor,

@@ -183,6 +183,18 @@ describe("answers", () => {
     expect(stdout).toContain("has 1 kept answer ");
     expect(stdout).toMatch(/^looked at 100 00\d keys in /m);
   });
+
+  test("without +dbsize it does not guess how many there are", async () => {
+    const server = await forTest(startRedis());
+    const { order, user } = await openShop(server.port);
+    await order("cart 7");
+    const rules = ["on", "nopass", "~*", "+@all", "-dbsize"];
+    await command(server.port, "acl", "setuser", "reader", ...rules);
+    const url = `redis://reader:any@127.0.0.1:${server.port}`;
+    const { stdout } = await runMain(["answers", user], { REDIS_URL: url });
+    expect(stdout).toContain("has 1 kept answer ");
+    expect(stdout).toMatch(/^looked at all keys in /m);
+  });
 });
 
 describe("forget", () => {

@@ -297,6 +297,14 @@ const places: Record<string, { readonly pass: (given: never) => unknown; readonl
       [{ id: "a", retainMs: 0 }, "submission.retainMs"],
     ],
   },
+  "lookUp's options": {
+    pass: (given) => lock.lookUp("42", given),
+    rows: [
+      [{ ids: "a" }, "lookUp options: expected only id, submission", '"ids"'],
+      [{ id: "a", submission: { id: "b" } }, "only id", 'the unknown option "submission"'],
+      [undefined, "lookUp options: expected an object, got undefined"],
+    ],
+  },
   "once's work": {
     pass: (given) => lock.once("42", { id: "cart 7" }, given),
     rows: [[{}, "work: expected a function, got an object"]],
