@@ -57,8 +57,8 @@ export type CompleteOutcome = "recorded" | "late" | "duplicate" | "expired" | "u
 
 /**
  * Published on `submit-lock:complete` once for each complete, at its end. The caller may have got
- * `unconfirmed` before: the complete is sent for ten minutes, or for `retainMs` if that is shorter.
- * After an `unconfirmed` message the complete is not sent again.
+ * `unconfirmed` before: the complete is sent for ten minutes (for `maxHoldMs` behind 1,000 others),
+ * or for `retainMs` if that is shorter. After an `unconfirmed` message it is not sent again.
  */
 export interface CompleteMessage extends OfKey {
   readonly outcome: CompleteOutcome;

@@ -7,6 +7,7 @@ import {
   completeChannel,
   duplicateChannel,
 } from "./channels.ts";
+import type { LeaseClock } from "./held-lease.ts";
 import { encodeRecord, type RecordContent } from "./record.ts";
 import { type OnReport, Releasing, UntilAnswered } from "./release.ts";
 import { type CallerCommand, type LockRuntime, publish } from "./runtime.ts";
@@ -24,6 +25,9 @@ const maxPendingLength = 8 * 1024 * 1024;
 /** How long, in ms, a complete is sent at most: also in an outage that is longer than the lease. */
 const longestSendMs = 600_000;
 
+/** Beyond so many, and after `close`, a complete is sent until `maxHoldMs`: they would add up. */
+const mostSentLong = 1_000;
+
 /**
  * Rule 17: a complete is sent until it is answered, and requests in flight are retired only after
  * that: an earlier release could leave neither record nor lock, and a retry would run.
@@ -31,7 +35,7 @@ const longestSendMs = 600_000;
  * ```
  * answered ────▶ recorded, late, expired, duplicate; unconfirmed where the store cannot record
  * 2 × acquireTimeoutMs + ttlMs over ───────────▶ unconfirmed, and sent again: no harm if late
- * ten minutes or retainMs over, maxHoldMs where it is not permitted, or dropped by close ──▶ given up
+ * ten minutes or retainMs over (maxHoldMs behind 1,000 others), or dropped by close ──▶ given up
  * ```
  */
 export class Completing extends UntilAnswered<CompleteRequest, CompleteReply, CompleteOutcome> {
@@ -49,10 +53,10 @@ export class Completing extends UntilAnswered<CompleteRequest, CompleteReply, Co
     storeTimeMs: number,
     cooldownMs: number,
     heldMs: number,
-    isValid: () => boolean,
+    clock: LeaseClock | undefined,
     onCompleted: OnCompleted,
   ) {
-    const { identity, retainMs, submission } = command;
+    const { identity, retainMs, submission, times } = command;
     if (submission === undefined) {
       throw new InvalidOptionError(
         "complete: expected a lease of acquire(userId, { submission }), got one without a submission",
@@ -64,9 +68,11 @@ export class Completing extends UntilAnswered<CompleteRequest, CompleteReply, Co
     const { body, json } = content;
     const bodyDropped = (body ?? json) !== undefined && pendingLength > maxPendingLength;
     const record = bodyDropped ? encode({ ...content, body: undefined, json: undefined }) : whole;
-    const { completeTimers, patienceMs } = runtime;
-    const giveUpMs = Math.max(patienceMs, Math.min(retainMs, longestSendMs));
-    super(runtime, command, "complete", completeTimers, patienceMs, giveUpMs, isValid, onCompleted);
+    const { completes, completeTimers, patienceMs } = runtime;
+    const isLong = completes.count < mostSentLong && !runtime.isDrained;
+    const longestMs = isLong ? longestSendMs : times.maxHoldMs;
+    const giveUpMs = Math.max(patienceMs, Math.min(retainMs, longestMs));
+    super(runtime, command, "complete", completeTimers, patienceMs, giveUpMs, clock, onCompleted);
     this.#message = { submission: identity?.id, heldMs, length: record.length, bodyDropped };
     this.#id = submission.id;
     this.#record = record;
@@ -103,11 +109,6 @@ export class Completing extends UntilAnswered<CompleteRequest, CompleteReply, Co
     this.end(outcome === "unrecordable" ? "unconfirmed" : outcome);
     // Rule 17: retire requests in flight only now, when the record is written or never will be.
     if (!this.command.inFlight.isEmpty) new Releasing(this.runtime, this.command).begin();
-  }
-
-  /** Where Redis permits locks and no records, completes add up: each is given up earlier. */
-  protected override denied(): void {
-    this.giveUpAfterMs = Math.max(this.runtime.patienceMs, this.command.times.maxHoldMs);
   }
 
   /** Rule 14: `close` waits no longer for this complete. */

@@ -40,6 +40,10 @@ export class LeaseClock {
     return Math.max(performance.now(), wallClock.now() - this.#wallOffset);
   }
 
+  get isValid(): boolean {
+    return this.now() < this.validUntil;
+  }
+
   /** Called for the acquire and each successful extend, in any order. @param sentAt send time. */
   renewed(sentAt: number, { maxHoldMs, ttlMs }: LockTimes): void {
     this.silentSince = undefined;
@@ -165,15 +169,13 @@ export class HeldLease extends Timer {
     }
     this.runtime.active.done();
     // Rule 19: only a lease that is not lost leaves a cooldown, whose end is equal in each copy.
-    const { clock } = this;
-    const isValid = () => clock.now() < clock.validUntil;
     // No cooldown after `validUntil`: a wall clock that was set forward would make it too long.
-    const cooldownUntilMs = cooldownMs > 0 && isValid() ? this.#storeTimeMs() + cooldownMs : 0;
-    const { command, runtime } = this;
+    const { clock, command, runtime } = this;
+    const cooldownUntilMs = cooldownMs > 0 && clock.isValid ? this.#storeTimeMs() + cooldownMs : 0;
     const record =
       told && command.submission && encodeRecord(command, told, this.#storeTimeMs(), runtime.seal);
     // Rule 5: this release also retires the requests of the acquire that are in flight.
-    const ends = { isValid, onReleased, cooldownUntilMs, told: record };
+    const ends = { clock, onReleased, cooldownUntilMs, told: record };
     new Releasing(this.runtime, this.command, ends).begin();
   }
 
@@ -181,15 +183,15 @@ export class HeldLease extends Timer {
   complete(content: RecordContent, cooldownMs: number, onCompleted: OnCompleted): void {
     const now = this.clock.now();
     const isLost = this.#lost !== undefined;
-    const isValid = () => !isLost && this.clock.now() < this.clock.validUntil;
+    const clock = isLost ? undefined : this.clock;
     const completing = new Completing(
       this.runtime,
       this.command,
       content,
       this.#storeTimeMs(),
-      isValid() ? cooldownMs : 0,
+      clock?.isValid ? cooldownMs : 0,
       now - this.clock.startedAt,
-      isValid,
+      clock,
       (outcome, cause) => {
         if (!isLost) this.#unwatch();
         onCompleted(outcome, cause);

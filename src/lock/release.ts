@@ -1,6 +1,7 @@
 import { performance } from "../time.ts";
 import { Timer, type TimerWheel } from "../timers.ts";
 import { type ReleaseOutcome, type RetireMessage, retireChannel } from "./channels.ts";
+import type { LeaseClock } from "./held-lease.ts";
 import {
   type CallerCommand,
   isNoAnswer,
@@ -55,19 +56,19 @@ export abstract class UntilAnswered<
   readonly #method: "release" | "complete";
   readonly #timers: TimerWheel;
   readonly #reportAfterMs: number;
-  protected giveUpAfterMs: number;
+  readonly #giveUpAfterMs: number;
   #onReport: OnReport<Outcome> | undefined;
   #unanswered: Request | undefined;
   #sentAt = 0;
   #failures = 0;
   /** An earlier try got no answer or `unknown`: it may have taken effect. */
   #isAmbiguous = false;
-  readonly #isValid: () => boolean;
+  readonly #clock: LeaseClock | undefined;
   #notBefore = 0;
 
   /**
    * The caller waits for `reportAfterMs`; the command is sent again until `giveUpAfterMs`.
-   * @param isValid whether the lease could still be valid.
+   * @param clock tells whether the lease could still be valid; `undefined` if it is lost or was none.
    */
   constructor(
     runtime: LockRuntime,
@@ -76,7 +77,7 @@ export abstract class UntilAnswered<
     timers: TimerWheel,
     reportAfterMs: number,
     giveUpAfterMs: number,
-    isValid: () => boolean,
+    clock: LeaseClock | undefined,
     onReport: OnReport<Outcome> | undefined,
   ) {
     super();
@@ -85,14 +86,14 @@ export abstract class UntilAnswered<
     this.#method = method;
     this.#timers = timers;
     this.#reportAfterMs = reportAfterMs;
-    this.giveUpAfterMs = giveUpAfterMs;
-    this.#isValid = isValid;
+    this.#giveUpAfterMs = giveUpAfterMs;
+    this.#clock = clock;
     this.#onReport = onReport;
   }
 
   /** Rule 8: a lock gone while its lease is valid was released by a try that got no answer. */
   protected get hasLetGo(): boolean {
-    return this.#isAmbiguous && this.#isValid();
+    return this.#isAmbiguous && this.#clock?.isValid === true;
   }
 
   protected abstract request(): Request;
@@ -125,7 +126,7 @@ export abstract class UntilAnswered<
     const silentUntil = this.#sentAt + this.command.times.commandTimeoutMs;
     const waitsUntil = this.#unanswered === undefined ? this.#notBefore : silentUntil;
     if (ageMs >= this.#reportAfterMs) this.report("unconfirmed");
-    if (ageMs >= this.giveUpAfterMs) this.end();
+    if (ageMs >= this.#giveUpAfterMs) this.end();
     else if (now < waitsUntil) this.#setTimer(now, waitsUntil);
     else this.sendAgain(now);
   }
@@ -172,10 +173,10 @@ export abstract class UntilAnswered<
 
   /**
    * Returns an error that says why and for how long no answer came. That time is capped: at
-   * `#reportAfterMs` until the report, then at `giveUpAfterMs`. @param closed wraps the error.
+   * `#reportAfterMs` until the report, then at `#giveUpAfterMs`. @param closed wraps the error.
    */
   protected failure(closed?: (cause: Error) => Error): Error {
-    const boundMs = this.#onReport === undefined ? this.giveUpAfterMs : this.#reportAfterMs;
+    const boundMs = this.#onReport === undefined ? this.#giveUpAfterMs : this.#reportAfterMs;
     const ageMs = performance.now() - this.startedAt;
     const cause = toLockError(this.lastFailure, Math.round(Math.min(ageMs, boundMs)));
     return closed === undefined ? cause : closed(cause);
@@ -191,7 +192,7 @@ interface Request extends ReleaseRequest {
 }
 
 interface ReleaseEnds {
-  readonly isValid?: () => boolean;
+  readonly clock?: LeaseClock;
   readonly onReleased?: OnReleased | undefined;
   readonly cooldownUntilMs?: number;
   readonly told?: RecordBytes | undefined;
@@ -216,11 +217,11 @@ export class Releasing extends UntilAnswered<Request, OwnedReply, ReleaseOutcome
   constructor(
     runtime: LockRuntime,
     command: CallerCommand,
-    { isValid = () => false, onReleased, cooldownUntilMs = 0, told }: ReleaseEnds = {},
+    { clock, onReleased, cooldownUntilMs = 0, told }: ReleaseEnds = {},
   ) {
     const { patienceMs, timers, times } = runtime;
     const { acquireTimeoutMs, commandTimeoutMs } = times;
-    super(runtime, command, "release", timers, acquireTimeoutMs, patienceMs, isValid, onReleased);
+    super(runtime, command, "release", timers, acquireTimeoutMs, patienceMs, clock, onReleased);
     this.#retires = !command.inFlight.isEmpty;
     this.#cooldownUntilMs = cooldownUntilMs;
     this.#told =

@@ -13,8 +13,7 @@ export interface LockTimes {
   /** How long a key lives after an acquire and after an extend. */
   readonly ttlMs: number;
   /**
-   * The longest time for which a lease is extended. A complete is sent again for as long, or for 2 ×
-   * `acquireTimeoutMs` + `ttlMs` if that is longer. Also the life that an acquire gives to another
+   * The longest time for which a lease is extended. Also the life that an acquire gives to another
    * program's text without an expiry.
    */
   readonly maxHoldMs: number;

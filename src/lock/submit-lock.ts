@@ -284,9 +284,9 @@ export class SubmitLock {
   /**
    * Ends this lock. New attempts are unavailable at once. Leases, and calls that wait for the end
    * of a submission, go on for `timeoutMs` at most; then leases are lost. Releases then get
-   * `2 × acquireTimeoutMs`. Completes get as long, or the rest of `timeoutMs` if that is longer.
-   * Connections are closed only if the store opened them itself. Never rejects because of Redis;
-   * a second call waits for the first.
+   * `2 × acquireTimeoutMs`; completes as long, or what is left of `timeoutMs` if that is longer.
+   * Closes only connections that the store opened. Never rejects because of Redis; a second call
+   * waits for the first. Without it, an unanswered complete keeps the process alive for ten minutes.
    * @throws InvalidOptionError, as a rejection.
    */
   async close(options: CloseOptions = {}): Promise<void> {

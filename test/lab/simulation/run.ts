@@ -7,7 +7,7 @@ import { installVirtualTime, Machine, on } from "./time/event-loop.ts";
 import { World } from "./world.ts";
 
 /** No run takes longer than this: something goes on for ever. */
-const mostSteps = 1_000_000;
+const mostSteps = 100_000;
 
 /** Runs one schedule to its end, or to the first thing that must not be. */
 export async function run(schedule: Schedule, isTold = false): Promise<World> {
@@ -51,10 +51,10 @@ async function play(world: World): Promise<void> {
   for (const key of world.server.keys.names()) if (!isRecordKey(key)) knock(world, key);
 
   const { replica, times } = world.schedule;
-  const { acquireTimeoutMs, ttlMs } = times;
+  const { acquireTimeoutMs, ttlMs, maxHoldMs } = times;
   const patienceMs = 2 * acquireTimeoutMs + ttlMs;
   // A complete that comes after the close has no connection to wait on, and is asked again to the end.
-  const retiredMs = replica === undefined ? patienceMs : 600_000;
+  const retiredMs = replica === undefined ? patienceMs : Math.max(patienceMs, maxHoldMs);
   // A client whose connection was reset connects again and sends its SELECT, with a timer of its own.
   const restUntil = Math.max(loop.now + retiredMs + 200, world.lastResetAt + 1_000);
   new Machine(loop, "outside").after(restUntil - loop.now, () => {});

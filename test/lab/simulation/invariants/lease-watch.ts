@@ -235,11 +235,7 @@ export class CompleteWatch extends Watch {
   }
 
   #isOver(earlier: Owner): boolean {
-    return (
-      this.#executed.has(earlier) ||
-      earlier.wasForbidden ||
-      earlier.process?.closeTimeoutMs !== undefined
-    );
+    return this.#executed.has(earlier) || earlier.process?.closeTimeoutMs !== undefined;
   }
 
   check(): void {
