@@ -13,6 +13,9 @@ export interface ToolCall {
   };
 }
 
+const isText = (text: unknown, most: number) =>
+  typeof text === "string" && text.length >= 1 && text.length <= most;
+
 /** `result` or `error` of the answer; a repeat has the first result. `agent` is whose token it was. */
 export async function callOnce(
   lock: SubmitLock,
@@ -22,7 +25,10 @@ export async function callOnce(
 ): Promise<{ result: object } | { error: object }> {
   const { meta, ...content } = call.arguments;
   const key = meta?.["idempotency-key"];
-  if (!key) return { error: { code: -32602, message: 'meta["idempotency-key"] is missing' } };
+  if (!isText(key, 255) || !isText(content.id, 100)) {
+    const message = 'expected meta["idempotency-key"] and id: texts of 1 to 255 and 100 characters';
+    return { error: { code: -32602, message } };
+  }
   // 48 hours are recommended.
   const retainMs = 48 * 3_600_000;
   const submission = { id: `${call.name}:${key}`, fingerprint: fingerprintOf(content), retainMs };

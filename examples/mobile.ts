@@ -13,6 +13,9 @@ export async function order(url: string, cart: string, storage: AppStorage): Pro
   const id = (await storage.getItem(name)) ?? idOf(name);
   await storage.setItem(name, id);
   const answer = await submitOnce(url, { method: "POST", once: { name, id } });
-  if (![401, 403, 409, 422, 500].includes(answer.status)) await storage.removeItem(name);
+  // After a refusal or an error, the order may exist. A refusal that the shop keeps comes again.
+  if (answer.status < 400 || answer.headers.has("Idempotent-Replayed")) {
+    await storage.removeItem(name);
+  }
   return answer;
 }

@@ -26,7 +26,7 @@ const guard = submitGuard({
   idempotency: { submissionId: (req) => req.body?.submissionId, key: "required", waitMs: 10_000 },
   onUnavailable: "proceed", // the transaction has the last word
 });
-// While Redis is away, orders are refused. A permission that is missing stays missing.
+// Redis may be away. A permission that is missing stays missing.
 await lock.check().catch((error) => {
   if (error.code !== "SUBMIT_LOCK_UNAVAILABLE") throw error;
 });

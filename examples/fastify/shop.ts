@@ -27,7 +27,7 @@ const tokenOf = ({ body }: FastifyRequest) => Object(body).submissionId;
 
 const idempotency = { submissionId: tokenOf, key: "required", waitMs: 10_000 } as const;
 const guard = submitGuard({ lock, userId: signedIn, idempotency, onUnavailable: "proceed" });
-// While Redis is away, orders are refused. A permission that is missing stays missing.
+// Redis may be away. A permission that is missing stays missing.
 await lock.check().catch((error) => {
   if (error.code !== "SUBMIT_LOCK_UNAVAILABLE") throw error;
 });

@@ -28,7 +28,9 @@ export async function main(argv: readonly string[], terminal: Terminal): Promise
       terminal.print([own("submit-lock/package.json").version]);
       return exitCode.done;
     }
-    const args = /^(--help|-h|help)$/.test(argv[0] ?? "") ? undefined : new Arguments(argv);
+    const isHelp = /^(--help|-h|help)$/.test(argv[0] ?? "");
+    const named = isHelp && argv.length > 1 ? [...argv.slice(1), "--help"] : argv;
+    const args = isHelp && named === argv ? undefined : new Arguments(named);
     if (args === undefined || args.has("help")) {
       terminal.print(helpOf(args?.name));
       return exitCode.done;

@@ -33,6 +33,13 @@ const rights = ["+eval", "+evalsha", "+get", "+set", "+pttl", "+pexpire", "+del"
 const rules = ["on", ">pw", "~lock:submit:*", ...rights, "+scan"];
 await command(redis.port, "acl", "setuser", "checkout", ...rules);
 
+test("the help of a command is asked for in either order", async () => {
+  const { stdout } = await runMain(["free", "--help"]);
+  expect(stdout).toContain("--stranded");
+  expect(await runMain(["help", "free"])).toEqual({ code: 0, stderr: "", stdout });
+  expectFailure(await runMain(["help", "nosuch"]), 2, '"nosuch"');
+});
+
 function authorityOf(pem: string): { readonly folder: string; readonly authority: string } {
   const folder = mkdtempSync(join(tmpdir(), "submit-lock-tls-"));
   onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
