@@ -28,9 +28,10 @@ export async function main(argv: readonly string[], terminal: Terminal): Promise
       terminal.print([own("submit-lock/package.json").version]);
       return exitCode.done;
     }
-    const isHelp = /^(--help|-h|help)$/.test(argv[0] ?? "");
-    const named = isHelp && argv.length > 1 ? [...argv.slice(1), "--help"] : argv;
-    const args = isHelp && named === argv ? undefined : new Arguments(named);
+    const [first = "", ...rest] = argv;
+    const isHelp = /^(--help|-h|help)$/.test(first);
+    const given = isHelp ? [...rest, "--help"] : argv;
+    const args = isHelp && rest.length === 0 ? undefined : new Arguments(given);
     if (args === undefined || args.has("help")) {
       terminal.print(helpOf(args?.name));
       return exitCode.done;

@@ -168,9 +168,9 @@ export class HeldLease extends Timer {
       return;
     }
     this.runtime.active.done();
+    const { clock, command, runtime } = this;
     // Rule 19: only a lease that is not lost leaves a cooldown, whose end is equal in each copy.
     // No cooldown after `validUntil`: a wall clock that was set forward would make it too long.
-    const { clock, command, runtime } = this;
     const cooldownUntilMs = cooldownMs > 0 && clock.isValid ? this.#storeTimeMs() + cooldownMs : 0;
     const record =
       told && command.submission && encodeRecord(command, told, this.#storeTimeMs(), runtime.seal);
@@ -318,7 +318,7 @@ export class HeldLease extends Timer {
     if (kind !== "done") return;
     // Rule 7: our owner id in the key proves that there was no other holder in between, even after
     // the lease has expired; but not if a late request of our acquire may have taken the key again.
-    if (this.#mayBeRetaken && this.clock.now() >= this.clock.validUntil) {
+    if (this.#mayBeRetaken && !this.clock.isValid) {
       this.#end("expired");
       return;
     }

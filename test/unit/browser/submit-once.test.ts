@@ -578,8 +578,7 @@ describe("a body", () => {
     async function* chunks() {
       yield "chunk";
     }
-    const streams = { ReadableStream: new Blob(["x"]).stream(), AsyncGenerator: chunks() };
-    for (const body of Object.values(streams)) {
+    for (const body of [new Blob(["x"]).stream(), chunks()]) {
       const init = { method: "POST", body, duplex: "half" } as unknown as RequestInit;
       const call = openPage().submitOnce(`${server.url}/`, init);
       await expect(call).rejects.toThrow(TypeError);

@@ -56,9 +56,8 @@ export class Executions extends Watch {
     for (const [at, code] of codesOf(name, reply).entries()) {
       const entry = entries[at] as CallEntry;
       if (code instanceof Error) this.#failed(execution, String(code));
-      const owner = this.world.owners.get(entry.ownerId ?? "");
-      if (["complete", "record"].includes(name) && owner && !(code instanceof Error)) {
-        this.world.completeWatch.executed(owner);
+      else if (["complete", "record"].includes(name)) {
+        this.world.completeWatch.executed(entry.ownerId ?? "");
       }
       const record = stood[at];
       if (record && isAcquire(name) && isGrant(code)) {

@@ -190,7 +190,8 @@ export class CompleteWatch extends Watch {
   /** With those that were reported as unconfirmed, and may be sent still. */
   readonly #begun = new Set<Owner>();
   readonly #overdue = new Set<Owner>();
-  readonly #executed = new Set<Owner>();
+  /** The owner ids whose complete the server has executed. */
+  readonly #executed = new Set<string>();
 
   begin(owner: Owner, { machine }: SimulatedProcess, remainingMs: number): void {
     this.#unsettled.set(owner, this.world.loop.now);
@@ -210,8 +211,8 @@ export class CompleteWatch extends Watch {
     this.#overdue.add(owner);
   }
 
-  executed(owner: Owner): void {
-    this.#executed.add(owner);
+  executed(ownerId: string): void {
+    this.#executed.add(ownerId);
   }
 
   /** Whether the process of a look may know that the submission is being completed. */
@@ -235,7 +236,7 @@ export class CompleteWatch extends Watch {
   }
 
   #isOver(earlier: Owner): boolean {
-    return this.#executed.has(earlier) || earlier.process?.closeTimeoutMs !== undefined;
+    return this.#executed.has(earlier.id) || earlier.process?.closeTimeoutMs !== undefined;
   }
 
   check(): void {
