@@ -6,6 +6,8 @@ export const longestTtlMs = 300_000;
 
 export const longestCooldownMs = 60_000;
 
+export const longestRetainMs = 604_800_000;
+
 /** The reason why the record of a submission can neither be read nor written. */
 export const notARecord =
   "the record's key has a value that submit-lock did not write. Delete it, or set another keyPrefix";

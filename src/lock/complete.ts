@@ -51,7 +51,7 @@ export class Completing extends UntilAnswered<CompleteRequest, CompleteReply, Co
     command: CallerCommand,
     content: RecordContent,
     storeTimeMs: number,
-    cooldownMs: number,
+    cooldownUntilMs: number,
     heldMs: number,
     clock: LeaseClock | undefined,
     onCompleted: OnCompleted,
@@ -77,7 +77,7 @@ export class Completing extends UntilAnswered<CompleteRequest, CompleteReply, Co
     this.#id = submission.id;
     this.#record = record;
     this.#expiresAtMs = storeTimeMs + retainMs;
-    this.#cooldownUntilMs = cooldownMs === 0 ? 0 : storeTimeMs + cooldownMs;
+    this.#cooldownUntilMs = cooldownUntilMs;
   }
 
   begin(): void {

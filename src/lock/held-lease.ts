@@ -19,13 +19,16 @@ import type { LockTimes, OwnedReply } from "./store.ts";
 
 /**
  * Rule 7: the clock of one attempt, and the times of its lease by that clock, all in ms. The clock is
- * the larger of the monotonic and the wall clock: while a machine sleeps, its monotonic clock stands
- * still, and Redis' clock goes on.
+ * the monotonic one, ahead by the most that the wall clock has gained on it: while a machine sleeps,
+ * its monotonic clock stands still, and Redis' clock goes on. It never goes back, as the wall clock
+ * may: times that were noted before would come too late.
  */
 export class LeaseClock {
   readonly startedAt: number = performance.now();
-  /** Keeps the wall clock up to 2 ms behind, so that without a sleep the monotonic clock counts. */
-  readonly #wallOffset: number = wallClock.now() + 1 - this.startedAt;
+  /** The least that the wall clock was ahead of the monotonic clock. */
+  #leastOffset: number = wallClock.now() - this.startedAt;
+  /** How far this clock is ahead of the monotonic clock; this never falls. */
+  aheadMs = 0;
   /** Before this time the key cannot have run out. */
   validUntil = 0;
   /** When the first extend after the last success was sent; `undefined` if none was. */
@@ -37,7 +40,12 @@ export class LeaseClock {
   notifyAt = 0;
 
   now(): number {
-    return Math.max(performance.now(), wallClock.now() - this.#wallOffset);
+    const now = performance.now();
+    const offset = wallClock.now() - now;
+    this.#leastOffset = Math.min(this.#leastOffset, offset);
+    // The wall clock shows whole milliseconds, and seems to gain up to 1 ms.
+    this.aheadMs = Math.max(this.aheadMs, offset - this.#leastOffset - 1);
+    return now + this.aheadMs;
   }
 
   get isValid(): boolean {
@@ -155,8 +163,15 @@ export class HeldLease extends Timer {
   }
 
   /** The store's clock, in whole ms: its time at the acquire plus the time since. */
-  #storeTimeMs(): number {
-    return Math.ceil(this.clock.now() + this.#storeOffsetMs);
+  #storeTimeMs(lessMs = 0): number {
+    return Math.ceil(this.clock.now() + this.#storeOffsetMs - lessMs);
+  }
+
+  /** Rule 19: the end of a cooldown, equal in each copy. 0: a lease that is over leaves none. */
+  #cooldownUntilMs(cooldownMs: number): number {
+    if (cooldownMs === 0 || this.#lost !== undefined || !this.clock.isValid) return 0;
+    // Less what the clock has gained: a wall clock that was set forward makes no cooldown longer.
+    return this.#storeTimeMs(this.clock.aheadMs) + cooldownMs;
   }
 
   /** Call once, and not after `complete`. @param told the answer of the run (rule 25). */
@@ -169,9 +184,7 @@ export class HeldLease extends Timer {
     }
     this.runtime.active.done();
     const { clock, command, runtime } = this;
-    // Rule 19: only a lease that is not lost leaves a cooldown, whose end is equal in each copy.
-    // No cooldown after `validUntil`: a wall clock that was set forward would make it too long.
-    const cooldownUntilMs = cooldownMs > 0 && clock.isValid ? this.#storeTimeMs() + cooldownMs : 0;
+    const cooldownUntilMs = this.#cooldownUntilMs(cooldownMs);
     const record =
       told && command.submission && encodeRecord(command, told, this.#storeTimeMs(), runtime.seal);
     // Rule 5: this release also retires the requests of the acquire that are in flight.
@@ -183,15 +196,14 @@ export class HeldLease extends Timer {
   complete(content: RecordContent, cooldownMs: number, onCompleted: OnCompleted): void {
     const now = this.clock.now();
     const isLost = this.#lost !== undefined;
-    const clock = isLost ? undefined : this.clock;
     const completing = new Completing(
       this.runtime,
       this.command,
       content,
       this.#storeTimeMs(),
-      clock?.isValid ? cooldownMs : 0,
+      this.#cooldownUntilMs(cooldownMs),
       now - this.clock.startedAt,
-      clock,
+      isLost ? undefined : this.clock,
       (outcome, cause) => {
         if (!isLost) this.#unwatch();
         onCompleted(outcome, cause);
@@ -295,7 +307,7 @@ export class HeldLease extends Timer {
       this.runtime.storeIsAway(this.command, performance.now() - silentMs, cause);
     }
     this.clock.extendSent(now, this.command.times);
-    const aheadMs = now - performance.now();
+    const { aheadMs } = this.clock;
     // The timer is set before the send, because a store may answer at once.
     this.#setTimer();
     write(this.runtime.store, "extend", {

@@ -256,7 +256,10 @@ export function toLockError(
 ): LockUnavailableError | LockMisconfiguredError {
   if (lastFailure === undefined) {
     const late = Math.round(lateMs);
-    const why = late < busyMs ? "" : `: this process was busy, and looked ${late} ms later`;
+    const why =
+      late < busyMs
+        ? ""
+        : `: this process was busy or slept, or its clock was set: it looked ${late} ms later`;
     return new LockUnavailableError(`the store did not answer within ${withinMs} ms${why}`);
   }
   const { cause, kind } = lastFailure;

@@ -1,7 +1,13 @@
 import * as crypto from "node:crypto";
 import { canonicalJson } from "../canonical-json.ts";
 import { InvalidOptionError } from "../errors.ts";
-import { checkMs, checkOptionNames, describe, invalidOption } from "../validation.ts";
+import {
+  checkMs,
+  checkOptionNames,
+  describe,
+  invalidOption,
+  longestRetainMs,
+} from "../validation.ts";
 import type { Seal } from "./seal.ts";
 import type { LockStore, SubmissionHashes } from "./store.ts";
 import { submitKey, type UserId } from "./submit-key.ts";
@@ -156,7 +162,7 @@ export function guardId(user: string, hash: string): string {
 /** Rule 11: a late request of the acquire must still find the record. */
 export function resolveRetainMs(name: string, retainMs: unknown, acquireTimeoutMs: number): number {
   const min = Math.max(1_000, 2 * acquireTimeoutMs);
-  return checkMs(name, retainMs === undefined ? 86_400_000 : retainMs, min, 604_800_000);
+  return checkMs(name, retainMs === undefined ? 86_400_000 : retainMs, min, longestRetainMs);
 }
 
 /** Whether a value is a string of 1 to 1 024 characters without a lone surrogate. */

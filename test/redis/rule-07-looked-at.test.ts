@@ -65,11 +65,12 @@ function throws(call: () => void): boolean {
   }
 }
 
-/** The wall clock goes on, and the monotonic one does not: the machine has slept. */
-function sleepMachine(ms: number): void {
-  const wall = wallClock.now;
-  vi.spyOn(wallClock, "now").mockImplementation(() => wall() + ms);
+function setWallClock(aheadMs: number): void {
+  vi.spyOn(wallClock, "now").mockImplementation(() => Date.now() + aheadMs);
 }
+
+/** The wall clock goes on, and the monotonic one does not: the machine has slept. */
+const sleepMachine = setWallClock;
 
 describe.each(stores)("rule 7: on %s", (_store, open) => {
   test.each(looks)("behind a loop that was blocked, %s tells of the end", async (_how, isOver) => {
@@ -148,6 +149,39 @@ test("rule 7: to log a lease is no look", async () => {
   expect(told).not.toHaveBeenCalled();
 });
 
+/** How wrong the wall clock is, in ms, from when a lease has begun: each for half of `ttlMs`. */
+const wrong: readonly (readonly [string, readonly number[]])[] = [
+  ["forward, and back", [0.45 * ttlMs]],
+  ["forward twice, and back", [0.45 * ttlMs, 0.9 * ttlMs]],
+  ["back", [-hour]],
+  ["back and forward", [-hour, 0.45 * ttlMs]],
+];
+
+test.each(wrong)(
+  "rule 7: a wall clock that is set %s never makes a lease valid when its key has run out",
+  async (_how, steps) => {
+    const { lock, proxy, redis } = await openFixture({ ...times, maxHoldMs: 60_000 });
+    const lease = await leaseOf(lock, freshUser());
+    for (const aheadMs of steps) {
+      setWallClock(aheadMs);
+      await sleep(ttlMs / 2);
+    }
+    setWallClock(0);
+    proxy.swallowRequests(true);
+    const isFree = async () => !(await redis.exists(lease.key));
+    await until(isFree, { what: "the lease to run out" });
+    expect(lease.remainingMs()).toBe(0);
+  },
+);
+
+test("rule 7: a wall clock that was set back hides no sleep of the machine", async () => {
+  const lease = await leaseOf(await onRedis(), freshUser());
+  setWallClock(-hour);
+  expect(lease.remainingMs()).toBeGreaterThan(0);
+  setWallClock(2 * ttlMs - hour);
+  expect(lease.remainingMs()).toBe(0);
+});
+
 test("rule 1: an answer that a machine reads when it has slept is no lease", async () => {
   const { lock, proxy } = await openFixture({ ttlMs: 2_000, acquireTimeoutMs: 1_000 });
   const user = freshUser();
@@ -210,9 +244,12 @@ test("P1: a process that is stopped beyond its lease, and wakes with its bank's 
   await other.release();
 });
 
-test("rule 19: a wall clock that is set forward makes no cooldown longer", async () => {
+test.each([
+  ["by less than the lease's rest", 10_000],
+  ["beyond the lease's end", 45_000],
+])("rule 19: a wall clock that is set forward %s makes no cooldown longer", async (_how, ms) => {
   const { lease, redis } = await openHeld({ ttlMs: 20_000 });
-  sleepMachine(45_000);
+  setWallClock(ms);
   await lease.release({ cooldownMs: 1_000 });
   expect(Number(await redis.send("PTTL", lease.key))).toBeLessThanOrEqual(1_000);
 });

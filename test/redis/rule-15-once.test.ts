@@ -63,6 +63,20 @@ describe("rule 15, P9: a record", () => {
     expect(left).toBeGreaterThan(retainMs - 20_000);
   });
 
+  test("is kept for seven days at most, where the process' clock was set forward meanwhile", async () => {
+    const { lock, redis } = await openFixture();
+    const lease = await submissionOf(lock, freshUser(), { retainMs: 60_000 });
+    const { now } = wallClock;
+    // A machine without a clock of its own, in whose first order NTP begins.
+    wallClock.now = () => now() + 56 * 365 * 86_400_000;
+    await lease.complete(answer).finally(() => {
+      wallClock.now = now;
+    });
+    const left = await redis.pttl(recordKey(lease.key));
+    expect(left).toBeLessThanOrEqual(7 * 86_400_000);
+    expect(left).toBeGreaterThan(60_000);
+  });
+
   test("is answered with its age by Redis' clock", async () => {
     const { lock, user, lease } = await openOrder();
     const from = performance.now();

@@ -16,6 +16,8 @@ import type { SimulatedProcess, World } from "./world.ts";
 export class Attempts {
   readonly #world: World;
   readonly #answers: AnswerChecks;
+  /** Since when each process asks for a submission: a repeat shares the attempt that is under way. */
+  readonly #asking = new Map<string, number>();
   #calls = 0;
 
   constructor(world: World) {
@@ -31,6 +33,9 @@ export class Attempts {
     const { loop, schedule } = world;
     const call = ++this.#calls;
     const from = loop.now;
+    const asks = [process.machine.name, plan.kind, plan.user, plan.submission, plan.payload].join();
+    const since = plan.kind === "submit" ? (this.#asking.get(asks) ?? from) : from;
+    this.#asking.set(asks, since);
     const startedAt = process.machine.monotonicMs();
     const wasReady = [...process.clients].every(({ status }) => status === "ready");
     if (waits) process.store.waiting.set(key, call);
@@ -49,6 +54,7 @@ export class Attempts {
       waits ? schedule.times.commandTimeoutMs + slackMs : 0,
     );
     if (waits) process.store.waiting.delete(key);
+    this.#asking.delete(asks);
     if (attempt.outcome === "told") {
       const waiter = world.ownersOf(call).at(-1);
       world.count("submit: told");
@@ -66,7 +72,7 @@ export class Attempts {
     if (attempt.outcome !== "acquired") {
       this.#over(owner);
       for (const each of world.ownersOf(call)) this.#over(each);
-      if (attempt.outcome !== "unavailable") this.#answers.checkJustified(call, attempt, from);
+      if (attempt.outcome !== "unavailable") this.#answers.checkJustified(call, attempt, since);
       // One that has waited had other answers before; one without an owner shares an earlier attempt.
       else if (wasReady && attempt.isRepeat !== true && owner !== undefined)
         this.#answers.checkResolved(process, from, attempt.cause, owner);

@@ -1,5 +1,5 @@
 import { tryAgainMs } from "./network/command-queues.ts";
-import { type FaultPlan, hour, type Incident } from "./schedule.ts";
+import { type ClockPlan, type FaultPlan, hour, type Incident } from "./schedule.ts";
 import { Machine, phase } from "./time/event-loop.ts";
 import type { SimulatedProcess, World } from "./world.ts";
 
@@ -29,9 +29,10 @@ export class Faults {
   constructor(world: World) {
     this.#world = world;
     this.#outside = new Machine(world.loop, "outside");
-    const { faults, isCluster, moving, replica } = world.schedule;
+    const { clock, faults, isCluster, moving, replica } = world.schedule;
     for (const fault of faults) this.#plan(fault, () => this.#happen(fault));
     if (isCluster) this.#plan(moving, (forMs) => this.#move(forMs));
+    this.#plan(clock, () => this.#setClock(clock as ClockPlan));
     this.#plan(replica?.stalled, (forMs) => this.#stall(forMs));
     this.#plan(replica?.failover, (forMs) => this.#failOver(forMs));
   }
@@ -123,6 +124,21 @@ export class Faults {
         this.#reset(process, stillLands);
         break;
     }
+  }
+
+  #setClock({ forMs, isAhead, process: index }: ClockPlan): void {
+    const { faults } = this.#world.schedule;
+    const process = this.#world.processOf(index);
+    const { machine } = process;
+    const isOf = (fault: FaultPlan) => this.#world.processOf(fault.process) === process;
+    // The limit of P1: a clock that is set back hides a sleep.
+    if (faults.some((each) => each.kind === "process suspended" && isOf(each))) return;
+    this.#world.count("fault: wrong clock");
+    this.#world.note(() => `           wrong clock (${machine.name}) for ${forMs} ms`);
+    const aheadMs = isAhead ? forMs : -forMs;
+    machine.setBack(-aheadMs);
+    this.#outside.after(forMs, () => machine.setBack(aheadMs));
+    this.#trouble([process], forMs);
   }
 
   /** Two keys of a slot that is being moved cannot be reached at once. */

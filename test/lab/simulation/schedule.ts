@@ -8,6 +8,7 @@ export type Schedule = Value<typeof schedules>;
 export type ProcessPlan = Value<typeof processPlan>;
 export type OperationPlan = Value<ReturnType<typeof operationPlan>>;
 export type FatePlan = Value<ReturnType<typeof fatePlan>>;
+export type ClockPlan = Value<ReturnType<typeof clockPlan>>;
 export type FaultPlan = Value<ReturnType<typeof faultPlan>>;
 
 export interface Incident {
@@ -165,6 +166,16 @@ function replicaPlan(times: LockTimes) {
   });
 }
 
+function clockPlan(times: LockTimes) {
+  return fc.record({
+    process: fc.nat({ max: 2 }),
+    atMs: fc.nat({ max: 2 * times.ttlMs }),
+    /** By how much, and for how long: its wall clock is set, and then right again. */
+    forMs: delay(times.ttlMs),
+    isAhead: fc.boolean(),
+  });
+}
+
 export const schedules = fc.constantFrom(...timesOfLocks).chain((times) =>
   fc.record({
     /** Seeds the small deviations of latencies and timers; 0 for none. */
@@ -199,5 +210,10 @@ export const schedules = fc.constantFrom(...timesOfLocks).chain((times) =>
     operations: fc.array(operationPlan(times), { minLength: 1, maxLength: 7 }),
     fates: fc.array(fatePlan(times), { maxLength: 5 }),
     faults: fc.array(faultPlan(times), { maxLength: 2 }),
+    // Last, so that the seeds of the mutants' hunts keep their schedules.
+    clock: fc.oneof(
+      { arbitrary: fc.constant(undefined), weight: 3 },
+      { arbitrary: clockPlan(times), weight: 1 },
+    ),
   }),
 );

@@ -1,4 +1,5 @@
 import type { CompleteReply, CompleteRequest } from "../../../lock/store.ts";
+import { longestRetainMs } from "../../../validation.ts";
 import { type Command, common, endOfEntries, gatheredForm, maxRecords, sent } from "./command.ts";
 import { kindOf, letGo } from "./release.ts";
 import { isRecord } from "./values.ts";
@@ -30,7 +31,9 @@ local function keep(record, owner_id, text, expires)
   -- Rule 16: a full Redis refuses a script only where its first write needs memory. This DEL needs
   -- none, and finds no key.
   redis.pcall('DEL', record)
-  local reply = redis.pcall('SET', record, text, 'PX', string.format('%.0f', expires))
+  -- A process' clock that was set forward makes the expiry too late.
+  local life = string.format('%.0f', math.min(expires, ${longestRetainMs}))
+  local reply = redis.pcall('SET', record, text, 'PX', life)
   if failed(reply) then
     return reply
   end

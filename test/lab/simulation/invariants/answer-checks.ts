@@ -304,7 +304,10 @@ export class AnswerChecks extends Watch {
       );
     }
     const isGone = outcome === "gone" || outcome === "foreign";
-    if (isGone && deleted && this.world.loop.now < validUntil) {
+    // Who believes that it may have run out, as its clock was set forward, cannot tell that either.
+    const { loop } = this.world;
+    const endsAt = owner.process?.machine.wasSetForward ? began : validUntil;
+    if (isGone && deleted && loop.now < endsAt) {
       this.world.broken("truthful", `${owner.name} was called ${outcome}, and its key was deleted`);
     }
     // A cooldown names whose it is, however long ago the lease ended.

@@ -140,7 +140,12 @@ export class LeaseWatch extends Watch {
     if (machine.sleptMs > 0) return;
     if (keptItsData && !isAtKey(this.world, holding.owner)) {
       this.world.broken("told", `the key of ${owner.name} is gone, and nobody has told its holder`);
-    } else if (holding.endedAt !== undefined && now - holding.endedAt > slackMs) {
+      // Only a look is told of a time that ends because the clock was set forward.
+    } else if (
+      !machine.wasSetForward &&
+      holding.endedAt !== undefined &&
+      now - holding.endedAt > slackMs
+    ) {
       this.world.broken("told", `${owner.name} has had no time left for ${slackMs} ms, untold`);
     }
   }

@@ -230,6 +230,7 @@ export class Machine {
   resumedAt = 0;
   /** For how long its monotonic clock has stood still. */
   sleptMs = 0;
+  wasSetForward = false;
   #sleepsUntil = 0;
   readonly #loop: EventLoop;
   readonly #startsAt: number;
@@ -261,9 +262,10 @@ export class Machine {
     return (wallMs - startOfTime - this.#wallOffsetMs) / this.rate;
   }
 
-  /** Its wall clock is corrected; the monotonic one never is. */
+  /** Its wall clock is corrected; the monotonic one never is. @param ms forward if it is negative. */
   setBack(ms: number): void {
     this.#wallOffsetMs -= ms;
+    this.wasSetForward ||= ms < 0;
   }
 
   random(): number {
