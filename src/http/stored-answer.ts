@@ -39,9 +39,14 @@ export function isRedirect(status: number): boolean {
   return [301, 302, 303, 307, 308].includes(status);
 }
 
+/** What servers send as a header's value: RFC 9110, section 5.5. */
+const sendable = /^[\t\x20-\x7e\x80-\xff]*$/;
+
 /** Whether the kept answer can be repeated: complete, and in a coding that the client accepts. */
 export function isReadable(answer: StoredAnswer, accept: string | undefined): boolean {
   const { body, headers, status } = answer;
+  // From a handler's own complete, or from Fastify, which had to answer 500.
+  if (!sendable.test(Object.values(headers).flat().join(""))) return false;
   // A redirect without body and `Location` is not whole: a router may add the `Location` later.
   if (isRedirect(status) && !body?.length && headers["location"] === undefined) return false;
   if (body !== undefined) return isCodingAccepted(headers["content-encoding"] ?? "", accept ?? "");

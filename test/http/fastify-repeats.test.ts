@@ -241,6 +241,11 @@ const failures: readonly Row[] = [
     handler: async (_request, reply) => reply.type("application/xml").send({ a: 1 }),
   },
   {
+    name: "a Location that Node does not send",
+    retry: "unavailable",
+    handler: async (_request, reply) => reply.redirect("/заказ", 303),
+  },
+  {
     name: "a stream that is an error already",
     retry: "runs",
     handler: async (_request, reply) => reply.send(errored()),

@@ -84,6 +84,24 @@ describe.each(mainFrameworks)("$name", (framework) => {
     expect(second.headers).not.toHaveProperty("x-cart");
     expect(second.headers["x-order"]).toBe("7");
   });
+
+  test.each([
+    ["/заказ/1", 409],
+    ["/orders/1\r\nx: y", 409],
+    ["/M\u00fcnchen", 201],
+  ])("a Location %j of a handler's own complete is %i for a retry", async (location, status) => {
+    const shop = await openOnce({
+      framework,
+      handler: async (turn) => {
+        await turn.lease?.complete({ status: 201, headers: { location }, body: "placed" });
+        turn.answer(201, "placed", "text/plain");
+      },
+    });
+    const [, second] = await shop.twice();
+    const code = status === 409 ? "idempotency_answer_unavailable" : undefined;
+    const { "submit-lock-code": came } = second.headers;
+    expect([second.status, came, shop.runs]).toEqual([status, code, 1]);
+  });
 });
 
 /** A time-out of the application's, for requests in a hurry. */
