@@ -254,6 +254,25 @@ await onEachDatabase((db) => {
     await expect(run()).rejects.toMatchObject(unavailable);
   });
 
+  // As the migration of an ORM may make it.
+  const others: [what: string, from: RegExp, to: string, expected: RegExp][] = [
+    ["no primary key", / PRIMARY KEY/, "", /with its primary key|ON CONFLICT/],
+    ["no transactions", /=InnoDB/, "=MyISAM", /expected ENGINE=InnoDB/],
+  ];
+  test.each(others.filter(([, from]) => from.test(table.ddl)))(
+    "a table with %s is named in the error of a repeat, and no repeat runs",
+    async (what, from, to, expected) => {
+      const other = new SubmissionTable({ dialect, table: what });
+      await db.run(other.ddl.replace(from, to));
+      const { submission } = await freshItem(db);
+      const run = (work: () => unknown) =>
+        inTransaction(db, (tx) => other.once(tx, submission, work));
+      const isPlaced = what === "no primary key" && dialect === "mysql";
+      await run(() => (isPlaced ? "placed" : Promise.reject("declined"))).catch(() => {});
+      await expect(run(() => expect.fail("it ran"))).rejects.toThrow(expected);
+    },
+  );
+
   test("J9: texts that a driver returns as bytes are refused", async () => {
     const { submission } = await freshItem(db);
     for (const row of [
