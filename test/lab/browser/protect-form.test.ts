@@ -32,14 +32,19 @@ for (const name of ["index", "ids", "bounds", "protect-form"]) {
   files[`/module/${name}.js`] = new URL(`../../../dist/esm/browser/${name}.js`, import.meta.url);
 }
 
-/** Protects each form once that is there, as a page with a router does. */
-const protectsAll = `import { protectForm } from "/module/index.js";
-  const known = new WeakSet();
-  globalThis.protectAll = () => {
-    for (const form of document.forms) if (!known.has(form)) known.add(form), protectForm(form);
-  };
-  protectAll();
-  new MutationObserver(protectAll).observe(document, { childList: true, subtree: true });`;
+/** As the guide has it. A form that htmx has sent with success stays: its next submit is another order. */
+const onHtmx = (loaded: string, answered: string, isWell: string) => `<script type="module">
+    import { protectForm } from "/module/index.js";
+    const protections = new WeakMap();
+    addEventListener("${loaded}", () => {
+      for (const form of document.forms)
+        if (!protections.has(form)) protections.set(form, protectForm(form));
+    });
+    addEventListener("${answered}", ({ detail, target }) => {
+      globalThis.answers = (globalThis.answers ?? 0) + 1;
+      if (${isWell} && target.matches("[hx-post]")) protections.get(target).renew();
+    });
+  </script>`;
 
 const plain = `<script type="module">
     import { forget, idOf, protectForm, submitOnce } from "/module/index.js";
@@ -69,11 +74,17 @@ const kinds: Record<string, string> = {
         }
       });
     }
+    addEventListener("turbo:frame-missing", (event) => {
+      event.preventDefault();
+      event.detail.visit(event.detail.response);
+    });
   </script>`,
-  htmx2: `<script src="/htmx2.js"></script><script type="module">${protectsAll}</script>`,
+  htmx2: `<script src="/htmx2.js"></script>
+    ${onHtmx("htmx:load", "htmx:afterRequest", "detail.successful")}`,
   // It fetches a page again where the customer goes back, unless it is told to load it.
   htmx4: `<meta name="htmx-config" content='{"history":"reload"}'>
-    <script src="/htmx4.js"></script><script type="module">${protectsAll}</script>`,
+    <script src="/htmx4.js"></script>
+    ${onHtmx("htmx:after:process", "htmx:finally:request", "detail.ctx.response?.status < 300")}`,
 };
 
 const forms: Record<string, string> = {
@@ -90,6 +101,8 @@ const forms: Record<string, string> = {
       .join("")}<button>Buy</button></form>`,
   withoutTurbo: `<form method="post" action="/orders" data-turbo="false">USER
     <input name="cart" value="CART"><button>Buy</button></form>`,
+  swapped: `<form method="post" action="/orders" hx-post="/orders" hx-target="#out" hx-sync="this:drop">
+    USER<input name="cart" value="CART"><button>Buy</button></form><p id="out"></p>`,
   elsewhere: `<form method="post" action="/orders" target="elsewhere">USER
     <input name="cart" value="CART"><button>Buy</button></form><iframe name="elsewhere"></iframe>`,
   tokens: `<form method="post" action="/orders">USER<input name="cart" value="CART">
@@ -685,6 +698,31 @@ describe.each([
   });
 });
 
+test.each([["htmx2"], ["htmx4"]])(
+  "a form with hx-post on %s is one order a double click, and another one after its answer",
+  async (router) => {
+    await open(router, "swapped");
+    let answers = 0;
+    const clickTwice = async () => {
+      await page.evaluate(`for (const time of [1, 2]) document.querySelector("button").click()`);
+      await page.waitForFunction(`globalThis.answers === ${++answers}`);
+    };
+    await clickTwice();
+    const first = await sees();
+    await clickTwice();
+    expect(ordersOf()).toEqual([first, first + 1]);
+    // Not behind an error.
+    const ids: (string | null)[] = [];
+    await page.route("**/orders", (route) => {
+      ids.push(new URLSearchParams(route.request().postData() ?? "").get("submissionId"));
+      return route.fulfill({ status: 500, body: "The bank is away" });
+    });
+    await clickTwice();
+    await clickTwice();
+    expect(ids).toEqual([ids[0], ids[0]]);
+  },
+);
+
 test.each([
   ["with an error", "buy"],
   ["in a frame", "framed"],
@@ -700,6 +738,15 @@ test.each([
   await click();
   await page.getByText("Please check").waitFor();
   await page.waitForSelector("form [name=submissionId]", { state: "attached" });
+});
+
+test("a refusal without a frame is shown where the form was in one", async () => {
+  await open("turbo", "framed");
+  await page.route("**/orders", (route) =>
+    route.fulfill({ status: 409, contentType: "text/html", body: "<p>Being placed</p>" }),
+  );
+  await click();
+  await page.getByText("Being placed").waitFor();
 });
 
 test("a form that Turbo does not send is one order after Back, and another one on a new visit", async () => {
