@@ -111,7 +111,7 @@ export class Acquiring extends Timer {
           this.#command,
           this.#clock,
           fencingToken,
-          storeTimeMs - now,
+          storeTimeMs - performance.now(),
         );
         this.#end({ outcome: "acquired", lease: new UserLease(held), confirmed });
         break;

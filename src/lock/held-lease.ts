@@ -18,17 +18,19 @@ import {
 import type { LockTimes, OwnedReply } from "./store.ts";
 
 /**
- * Rule 7: the clock of one attempt, and the times of its lease by that clock, all in ms. The clock is
- * the monotonic one, ahead by the most that the wall clock has gained on it: while a machine sleeps,
- * its monotonic clock stands still, and Redis' clock goes on. It never goes back, as the wall clock
- * may: times that were noted before would come too late.
+ * Rule 7: the clock of one attempt, and the times of its lease by that clock, all in ms. It is the
+ * monotonic clock, which stands still while a machine sleeps, plus the most that the wall clock has
+ * gained on it from each extend to the next. It never goes back, as the wall clock may: times that
+ * were noted before would come too late.
  */
 export class LeaseClock {
   readonly startedAt: number = performance.now();
-  /** The least that the wall clock was ahead of the monotonic clock. */
-  #leastOffset: number = wallClock.now() - this.startedAt;
   /** How far this clock is ahead of the monotonic clock; this never falls. */
   aheadMs = 0;
+  /** How far it was when the last extend was sent. */
+  #aheadAtSend = 0;
+  /** The least that the wall clock was ahead of the monotonic clock since then. */
+  #leastOffset: number = wallClock.now() - this.startedAt;
   /** Before this time the key cannot have run out. */
   validUntil = 0;
   /** When the first extend after the last success was sent; `undefined` if none was. */
@@ -44,7 +46,7 @@ export class LeaseClock {
     const offset = wallClock.now() - now;
     this.#leastOffset = Math.min(this.#leastOffset, offset);
     // The wall clock shows whole milliseconds, and seems to gain up to 1 ms.
-    this.aheadMs = Math.max(this.aheadMs, offset - this.#leastOffset - 1);
+    this.aheadMs = Math.max(this.aheadMs, this.#aheadAtSend + offset - this.#leastOffset - 1);
     return now + this.aheadMs;
   }
 
@@ -68,6 +70,9 @@ export class LeaseClock {
   extendSent(sentAt: number, { commandTimeoutMs, ttlMs }: LockTimes): void {
     this.silentSince ??= sentAt;
     this.extendAt = sentAt + Math.max(commandTimeoutMs, ttlMs / 15);
+    // Begin anew, or a wall clock that was set forward and back would hide a sleep from here on.
+    this.#aheadAtSend = this.aheadMs;
+    this.#leastOffset = wallClock.now() - performance.now();
   }
 }
 
@@ -109,8 +114,8 @@ export class HeldLease extends Timer {
   #retired: Promise<Parameters<OnReleased>> | undefined;
 
   /**
-   * @param storeOffsetMs the store's time at the grant, minus the time of the lease's clock when
-   * the answer was read. A late answer makes a cooldown end earlier, never later.
+   * @param storeOffsetMs the store's time at the grant, minus the monotonic time when the answer was
+   * read. A late answer makes a cooldown end earlier, never later.
    */
   constructor(
     runtime: LockRuntime,
@@ -163,15 +168,14 @@ export class HeldLease extends Timer {
   }
 
   /** The store's clock, in whole ms: its time at the acquire plus the time since. */
-  #storeTimeMs(lessMs = 0): number {
-    return Math.ceil(this.clock.now() + this.#storeOffsetMs - lessMs);
+  #storeTimeMs(): number {
+    return Math.ceil(this.clock.now() + this.#storeOffsetMs);
   }
 
-  /** Rule 19: the end of a cooldown, equal in each copy. 0: a lease that is over leaves none. */
-  #cooldownUntilMs(cooldownMs: number): number {
+  /** Rule 19: the end of a cooldown by the monotonic clock, which no step makes later; 0 for none. */
+  #coolsUntil(cooldownMs: number): number {
     if (cooldownMs === 0 || this.#lost !== undefined || !this.clock.isValid) return 0;
-    // Less what the clock has gained: a wall clock that was set forward makes no cooldown longer.
-    return this.#storeTimeMs(this.clock.aheadMs) + cooldownMs;
+    return Math.ceil(performance.now() + this.#storeOffsetMs) + cooldownMs;
   }
 
   /** Call once, and not after `complete`. @param told the answer of the run (rule 25). */
@@ -184,11 +188,10 @@ export class HeldLease extends Timer {
     }
     this.runtime.active.done();
     const { clock, command, runtime } = this;
-    const cooldownUntilMs = this.#cooldownUntilMs(cooldownMs);
     const record =
       told && command.submission && encodeRecord(command, told, this.#storeTimeMs(), runtime.seal);
     // Rule 5: this release also retires the requests of the acquire that are in flight.
-    const ends = { clock, onReleased, cooldownUntilMs, told: record };
+    const ends = { clock, onReleased, cooldownUntilMs: this.#coolsUntil(cooldownMs), told: record };
     new Releasing(this.runtime, this.command, ends).begin();
   }
 
@@ -201,7 +204,7 @@ export class HeldLease extends Timer {
       this.command,
       content,
       this.#storeTimeMs(),
-      this.#cooldownUntilMs(cooldownMs),
+      this.#coolsUntil(cooldownMs),
       now - this.clock.startedAt,
       isLost ? undefined : this.clock,
       (outcome, cause) => {

@@ -236,7 +236,7 @@ function resultOf<Value>(row: SubmissionRow, fingerprint: string | undefined): O
   // Rule J6: a row without a value does not run again.
   if (row.value === null) {
     throw new AnswerUnavailableError(
-      "this submission was committed before, and its value was not kept: it was longer than 1 MiB, or the table has no transactions (MySQL: expected ENGINE=InnoDB). It does not run again: look for its effect",
+      "this submission was committed before, and its value was not kept: it was longer than 1 MiB, or an error of the work was not rolled back (MySQL: expected ENGINE=InnoDB). It does not run again: look for its effect",
     );
   }
   // The database's clock may have been set back.

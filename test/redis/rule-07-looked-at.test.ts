@@ -182,6 +182,19 @@ test("rule 7: a wall clock that was set back hides no sleep of the machine", asy
   expect(lease.remainingMs()).toBe(0);
 });
 
+test("rule 7: a wall clock that was set forward and back hides no sleep behind it", async () => {
+  const longer = { ttlMs: 2_000, maxHoldMs: 60_000 };
+  const { lock } = await openFixture({ ...times, ...longer });
+  const lease = await leaseOf(lock, freshUser());
+  for (const part of [0.3, 0.6, 0.9, 0]) {
+    setWallClock(part * longer.ttlMs);
+    // With an extend.
+    await sleep(0.4 * longer.ttlMs);
+  }
+  sleepMachine(1.2 * longer.ttlMs);
+  expect(lease.remainingMs()).toBe(0);
+});
+
 test("rule 1: an answer that a machine reads when it has slept is no lease", async () => {
   const { lock, proxy } = await openFixture({ ttlMs: 2_000, acquireTimeoutMs: 1_000 });
   const user = freshUser();

@@ -34,14 +34,15 @@ export class Attempts {
     const call = ++this.#calls;
     const from = loop.now;
     const asks = [process.machine.name, plan.kind, plan.user, plan.submission, plan.payload].join();
-    const since = plan.kind === "submit" ? (this.#asking.get(asks) ?? from) : from;
+    const { acquireTimeoutMs } = schedule.times;
+    const earlier = plan.kind === "submit" ? (this.#asking.get(asks) ?? from) : from;
+    const since = Math.max(earlier, from - 1.02 * acquireTimeoutMs - slackMs);
     this.#asking.set(asks, since);
     const startedAt = process.machine.monotonicMs();
     const wasReady = [...process.clients].every(({ status }) => status === "ready");
     if (waits) process.store.waiting.set(key, call);
     const waitMs = waits ? plan.waitMs : 0;
     const asked = this.#during(process, call, () => ask(process, plan, waitMs));
-    const { acquireTimeoutMs } = schedule.times;
     const attempt = await world.callWatch.settles(
       `acquire of ${process.machine.name}`,
       process,

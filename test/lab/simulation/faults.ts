@@ -127,12 +127,16 @@ export class Faults {
   }
 
   #setClock({ forMs, isAhead, process: index }: ClockPlan): void {
-    const { faults } = this.#world.schedule;
+    const { faults, times } = this.#world.schedule;
     const process = this.#world.processOf(index);
     const { machine } = process;
-    const isOf = (fault: FaultPlan) => this.#world.processOf(fault.process) === process;
-    // The limit of P1: a clock that is set back hides a sleep.
-    if (faults.some((each) => each.kind === "process suspended" && isOf(each))) return;
+    const { now } = this.#world.loop;
+    // The limit of P1: a clock that is set back hides a sleep, and one that begins shortly after.
+    const isHidden = ({ atMs, forMs: sleepsMs, kind, process: slept }: FaultPlan) =>
+      kind === "process suspended" &&
+      this.#world.processOf(slept) === process &&
+      (!isAhead || (now + forMs > atMs - times.ttlMs / 2 && now < atMs + sleepsMs));
+    if (faults.some(isHidden)) return;
     this.#world.count("fault: wrong clock");
     this.#world.note(() => `           wrong clock (${machine.name}) for ${forMs} ms`);
     const aheadMs = isAhead ? forMs : -forMs;

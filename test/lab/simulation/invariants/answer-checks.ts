@@ -305,9 +305,8 @@ export class AnswerChecks extends Watch {
     }
     const isGone = outcome === "gone" || outcome === "foreign";
     // Who believes that it may have run out, as its clock was set forward, cannot tell that either.
-    const { loop } = this.world;
-    const endsAt = owner.process?.machine.wasSetForward ? began : validUntil;
-    if (isGone && deleted && loop.now < endsAt) {
+    const wasSet = Number(owner.process?.machine.setForwardAt) >= began;
+    if (isGone && deleted && !wasSet && this.world.loop.now < validUntil) {
       this.world.broken("truthful", `${owner.name} was called ${outcome}, and its key was deleted`);
     }
     // A cooldown names whose it is, however long ago the lease ended.

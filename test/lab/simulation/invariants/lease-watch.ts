@@ -140,11 +140,10 @@ export class LeaseWatch extends Watch {
     if (machine.sleptMs > 0) return;
     if (keptItsData && !isAtKey(this.world, holding.owner)) {
       this.world.broken("told", `the key of ${owner.name} is gone, and nobody has told its holder`);
-      // Only a look is told of a time that ends because the clock was set forward.
+      // A timer tells as much later as the clock was set forward; a look is told at once.
     } else if (
-      !machine.wasSetForward &&
       holding.endedAt !== undefined &&
-      now - holding.endedAt > slackMs
+      now - holding.endedAt > slackMs + machine.setForwardMs
     ) {
       this.world.broken("told", `${owner.name} has had no time left for ${slackMs} ms, untold`);
     }
@@ -172,6 +171,7 @@ export class LeaseWatch extends Watch {
       this.#expiredAt.set(owner.id, now);
     if (reason === "max-hold" || reason === "closed" || neverExtends) return;
     if (owner.serverLife !== this.world.server.life) return;
+    if (process.machine.setForwardAt >= since) return;
     if (process.health.longestHealthy(since, now) < now - since) return;
     this.world.broken("kept", `${owner.name} was lost (${reason}) without any trouble`);
   }

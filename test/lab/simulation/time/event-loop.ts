@@ -230,7 +230,9 @@ export class Machine {
   resumedAt = 0;
   /** For how long its monotonic clock has stood still. */
   sleptMs = 0;
-  wasSetForward = false;
+  setForwardAt = Number.NEGATIVE_INFINITY;
+  /** By how much it was set forward, all in all. */
+  setForwardMs = 0;
   #sleepsUntil = 0;
   readonly #loop: EventLoop;
   readonly #startsAt: number;
@@ -265,7 +267,9 @@ export class Machine {
   /** Its wall clock is corrected; the monotonic one never is. @param ms forward if it is negative. */
   setBack(ms: number): void {
     this.#wallOffsetMs -= ms;
-    this.wasSetForward ||= ms < 0;
+    if (ms >= 0) return;
+    this.setForwardAt = this.#loop.now;
+    this.setForwardMs -= ms;
   }
 
   random(): number {
