@@ -32,7 +32,7 @@ for (const name of ["index", "ids", "bounds", "protect-form"]) {
   files[`/module/${name}.js`] = new URL(`../../../dist/esm/browser/${name}.js`, import.meta.url);
 }
 
-/** As the guide has it. A form that htmx has sent with success stays: its next submit is another order. */
+/** As the guide has it. A form stays behind its `hx-post`, and its next submit is another order. */
 const onHtmx = (loaded: string, answered: string, isWell: string) => `<script type="module">
     import { protectForm } from "/module/index.js";
     const protections = new WeakMap();

@@ -140,8 +140,8 @@ export class Faults {
     this.#world.count("fault: wrong clock");
     this.#world.note(() => `           wrong clock (${machine.name}) for ${forMs} ms`);
     const aheadMs = isAhead ? forMs : -forMs;
-    machine.setBack(-aheadMs);
-    this.#outside.after(forMs, () => machine.setBack(aheadMs));
+    machine.setWallClock(aheadMs);
+    this.#outside.after(forMs, () => machine.setWallClock(-aheadMs));
     this.#trouble([process], forMs);
   }
 

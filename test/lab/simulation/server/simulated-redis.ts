@@ -309,7 +309,7 @@ export class SimulatedRedis {
   }
 
   setBack(ms: number): void {
-    this.machine.setBack(ms);
+    this.machine.setWallClock(-ms);
     this.setBackMs += ms;
     this.setBackAt = this.#loop.now;
     for (const key of this.keys.names()) this.#watchExpiry(key, this.look(key)?.expiresAt);

@@ -230,6 +230,7 @@ export class Machine {
   resumedAt = 0;
   /** For how long its monotonic clock has stood still. */
   sleptMs = 0;
+  /** When its wall clock was last set forward. */
   setForwardAt = Number.NEGATIVE_INFINITY;
   /** By how much it was set forward, all in all. */
   setForwardMs = 0;
@@ -264,12 +265,12 @@ export class Machine {
     return (wallMs - startOfTime - this.#wallOffsetMs) / this.rate;
   }
 
-  /** Its wall clock is corrected; the monotonic one never is. @param ms forward if it is negative. */
-  setBack(ms: number): void {
-    this.#wallOffsetMs -= ms;
-    if (ms >= 0) return;
+  /** Its wall clock is corrected; the monotonic one never is. @param byMs back if it is negative. */
+  setWallClock(byMs: number): void {
+    this.#wallOffsetMs += byMs;
+    if (byMs <= 0) return;
     this.setForwardAt = this.#loop.now;
-    this.setForwardMs -= ms;
+    this.setForwardMs += byMs;
   }
 
   random(): number {
