@@ -92,6 +92,11 @@ export function ownError(message: string, cause?: Error): Error {
   return error;
 }
 
+/** Drops what a function of the application has returned: an unheard rejection ends the process. */
+export function drop(returned: unknown): void {
+  Promise.resolve(returned).catch(() => {});
+}
+
 export function isOwn(error: Error): boolean {
   return own.has(error);
 }

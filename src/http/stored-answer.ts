@@ -1,7 +1,7 @@
 import { isUtf8 } from "node:buffer";
 import { InvalidOptionError } from "../errors.ts";
 import type { AnswerHeaders, AnswerToStore, StoredAnswer } from "../lock/record.ts";
-import { describe, invalidOption } from "../validation.ts";
+import { describe, drop, invalidOption } from "../validation.ts";
 import type { StorePolicy } from "./public.ts";
 
 const passing = new Set([401, 403, 407, 408, 409, 421, 423, 425, 429]);
@@ -17,8 +17,7 @@ export function isStored(policy: StorePolicy, answer: AnswerToStore): boolean {
   const verdict: unknown = policy({ status, headers, body: bytes });
   // A promise is truthy, and would keep every answer.
   if (typeof verdict !== "boolean") {
-    // An unhandled rejection of the promise would end the process.
-    Promise.resolve(verdict).catch(() => {});
+    drop(verdict);
     throw invalidOption("idempotency.store", "a function that returns true or false", verdict);
   }
   return verdict;

@@ -4,6 +4,7 @@ import {
   checkMs,
   checkOptionNames,
   describe,
+  drop,
   hasMembers,
   invalidOption,
   longestTtlMs,
@@ -157,6 +158,7 @@ function checkedKeys(keyOf: unknown, keyPrefix: string): KeyOf {
       const fault = bytes > 512 ? "" : " with one of these characters";
       came = `${bytes} bytes${isOurs ? fault : " with another beginning"}`;
     }
+    drop(key);
     const expected = `a key of at most 512 bytes that begins with keyPrefix (${describe(keyPrefix)}), without whitespace, braces, control or format characters`;
     throw new InvalidOptionError(`keyOf: expected ${expected}, got ${came}`);
   };

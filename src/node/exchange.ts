@@ -222,7 +222,10 @@ export function isDisconnected(
 export async function reloadSession(session: unknown): Promise<void> {
   const { reload } = Object(session);
   if (typeof reload !== "function") return;
-  const reloaded = new Promise<void>((done) => Reflect.apply(reload, session, [() => done()]));
+  const reloaded = new Promise<unknown>((done, failed) => {
+    // A wrapper may be async, and reject.
+    Promise.resolve(Reflect.apply(reload, session, [done])).catch(failed);
+  });
   await within(
     reloadedWithinMs,
     reloaded.catch(() => {}),

@@ -151,7 +151,7 @@ test.each(shops)("a repeat that waited does not fill the cart again: %s", async 
   expect((await post("/orders", cookie, "another-key")).status).toBe(402);
 });
 
-test.each<[string, () => void]>([
+test.each<[string, () => unknown]>([
   ["never answers", () => {}],
   [
     "throws",
@@ -159,6 +159,7 @@ test.each<[string, () => void]>([
       throw new Error("of the session");
     },
   ],
+  ["rejects", () => Promise.reject(new Error("of the session"))],
 ])("a session whose reload %s costs the repeat a second at most", async (_what, failing) => {
   let reloads = 0;
   const middleware: RequestHandler = (req, _res, next) => {

@@ -134,6 +134,56 @@ describe.each(ioredisClients)("rule 9: the second connection of $name", ({ conne
   });
 });
 
+/** Wrappers of `duplicate` that an application, or its tracing, has made async. */
+const asyncOverrides: readonly (readonly [string, (open: () => Redis) => unknown])[] = [
+  ["duplicate() rejects", () => Promise.reject(new Error("boom"))],
+  ["duplicate() resolves with a client", async (open) => open()],
+  [
+    "second connection rejects as it is closed",
+    (open) => {
+      const second = open();
+      for (const name of ["disconnect", "destroy"] as const) {
+        const close = (second as unknown as NodeJS.Dict<() => void>)[name];
+        const closeLate = async () => {
+          close?.call(second);
+          boom();
+        };
+        if (close !== undefined) Object.defineProperty(second, name, { value: closeLate });
+      }
+      return second;
+    },
+  ],
+];
+describe.each([ioredis6, nodeRedis6])("rule 9: $name with async wrappers", ({ connect }) => {
+  // A rejection that nobody hears would fail the run.
+  test.each(asyncOverrides)("whose %s serves, and ends no process", async (_how, override) => {
+    const { client, lock, proxy } = await openFixture({ ...times, connect });
+    await lock.withLock(freshUser(), { waitMs: 20_000 }, () => {});
+    const { duplicate } = client as Redis;
+    const seconds: Redis[] = [];
+    const duplicates = vi.spyOn(client as Redis, "duplicate").mockImplementation((...options) => {
+      const open = () => {
+        const second = duplicate.apply(client as Redis, options).on("error", () => {});
+        seconds.push(second);
+        return second;
+      };
+      return override(open) as Redis;
+    });
+    proxy.swallowRequests(true);
+    const isTried = async () => {
+      await lock.acquire(freshUser());
+      return duplicates.mock.calls.length > 0;
+    };
+    await until(isTried, { what: "a second connection" });
+    proxy.swallowRequests(false);
+    proxy.resetAll();
+    await lock.withLock(freshUser(), { waitMs: 20_000 }, () => {});
+    await lock.close();
+    const isOver = (each: Redis) => ("isOpen" in each ? !each.isOpen : each.status === "end");
+    await until(() => seconds.every(isOver), { what: "each second connection to be closed" });
+  });
+});
+
 function boom(): never {
   throw new Error("boom");
 }

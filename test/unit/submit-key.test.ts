@@ -1,3 +1,4 @@
+import { setImmediate } from "node:timers/promises";
 import fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, type MockInstance, test, vi } from "vitest";
 import type * as entry from "../../src/index.ts";
@@ -236,6 +237,12 @@ describe("keyOf, the keys of a shop's own", () => {
     expect(refused).toThrow(/^keyOf: expected a key of at most 512 bytes .* \("lock:"\), .*, got /);
     expect(refused).toThrow(came);
     expect(refused).toThrow(/, got (?!.*42)/);
+  });
+
+  test("an async keyOf that rejects is refused, and its rejection is heard", async () => {
+    const lock = lockOf((async () => Promise.reject(new Error("of the shop"))) as never);
+    expect(() => lock.keyFor("42")).toThrow("a value of type object");
+    await setImmediate();
   });
 
   test("a wrong key, and an error of its own, reject an attempt and take nothing", async () => {

@@ -1,11 +1,12 @@
 import { type EventEmitter, errorMonitor } from "node:events";
 import type { Writable } from "node:stream";
-import { hasMembers } from "../../../validation.ts";
+import { drop, hasMembers } from "../../../validation.ts";
 import { type Address, hostAndPort, listed } from "./addresses.ts";
 import {
   type ClientPort,
   type ClientStatus,
   caught,
+  duplicated,
   isServerError,
   type PortWatcher,
   plainError,
@@ -284,11 +285,11 @@ export class IoredisPort extends IoredisServer implements ClientPort {
   }
 
   second(): ClientPort {
-    return new IoredisPort(openSecond(this.client, this.database));
+    return new IoredisPort(duplicated(openSecond(this.client, this.database)));
   }
 
   close(): void {
-    this.client.disconnect();
+    drop(this.client.disconnect());
     // A Cluster that is closed while it asks for its slots would ask again and again.
     if (this.isCluster) this.client.refreshSlotsCache = () => {};
   }

@@ -1,6 +1,6 @@
 import { errorMonitor } from "node:events";
 import { performance, setTimeout } from "../../../time.ts";
-import { isError } from "../../../validation.ts";
+import { drop, isError } from "../../../validation.ts";
 import { type Address, listed, pauseBeforeConnect } from "./addresses.ts";
 import {
   advice,
@@ -18,6 +18,7 @@ import {
 import {
   type ClientPort,
   type ClientStatus,
+  duplicated,
   type PortWatcher,
   type ScriptCall,
   type ServerPort,
@@ -259,7 +260,7 @@ export class NodeRedisClusterPort implements ClientPort {
     const { defaults, rootNodes = [] } = this.#client._options ?? {};
     const { socket, ...own } = ownOptions(defaults) as { readonly socket: object };
     const known = this.#client.masters.flatMap(({ client }) => client?.options?.socket ?? []);
-    const client = this.#client.duplicate({
+    const options = {
       // The master that is away may be the only one that the application named.
       rootNodes: [...known.map(({ host, port }) => ({ socket: { host, port } })), ...rootNodes],
       defaults: {
@@ -273,7 +274,8 @@ export class NodeRedisClusterPort implements ClientPort {
       // The connection to a master that is away must not hold back the others.
       minimizeConnections: true,
       topologyRefreshOnReconnectionAttemptStrategy: silence.socketTimeout,
-    });
+    };
+    const client = duplicated(this.#client.duplicate(options));
     const port = new NodeRedisClusterPort(client as unknown as NodeRedisClient, true);
     void port.#connectAll();
     return port;
@@ -290,6 +292,6 @@ export class NodeRedisClusterPort implements ClientPort {
 
   close(): void {
     this.#isClosed = true;
-    this.#client.destroy();
+    drop(this.#client.destroy());
   }
 }

@@ -1,10 +1,11 @@
 import { type EventEmitter, errorMonitor, setMaxListeners } from "node:events";
-import { isError } from "../../../validation.ts";
+import { drop, isError } from "../../../validation.ts";
 import { type Address, connectTimeoutOf, hostAndPort, pauseBeforeConnect } from "./addresses.ts";
 import {
   type ClientPort,
   type ClientStatus,
   caught,
+  duplicated,
   isServerError,
   type PortWatcher,
   plainError,
@@ -331,18 +332,16 @@ export class NodeRedisPort extends NodeRedisServer implements ClientPort {
   }
 
   second(): ClientPort {
-    const client = this.client.duplicate({
-      ...ownOptions(this.client.options),
-      // The URL would set its own database again. The options already have the rest of the URL.
-      url: undefined,
-      database: this.database,
-    });
+    const own = ownOptions(this.client.options);
+    // The URL would set its own database again. The options already have the rest of the URL.
+    const options = { ...own, url: undefined, database: this.database };
+    const client = duplicated(this.client.duplicate(options));
     // A failure is reported by an `error` event.
     client.connect().catch(() => {});
     return new NodeRedisPort(client as unknown as NodeRedisClient, this.database);
   }
 
   close(): void {
-    this.client.destroy();
+    drop(this.client.destroy());
   }
 }

@@ -1,5 +1,5 @@
 import { isUtf8 } from "node:buffer";
-import { isError } from "../../../validation.ts";
+import { drop, isError } from "../../../validation.ts";
 
 /** One server, as one connection of a client reaches it. */
 export interface ServerPort {
@@ -160,4 +160,13 @@ export function isUnwritten({ message }: Error): boolean {
 export function textPrefix(prefix: unknown): string | undefined {
   if (Buffer.isBuffer(prefix) && !isUtf8(prefix)) return undefined;
   return String(prefix ?? "");
+}
+
+/** Throws for a `duplicate` that an application has made async: its client would come too late. */
+export function duplicated<Client extends object>(client: Client): Client {
+  if (!("then" in client)) return client;
+  type Late = { disconnect(): unknown; destroy?(): unknown };
+  const late = Promise.resolve(client as unknown as Late);
+  drop(late.then((each) => each.destroy?.() ?? each.disconnect()));
+  throw new Error("duplicate() of the Redis client returned a promise, and not a client");
 }
