@@ -291,12 +291,6 @@ export type AnySubmitLockError =
   | NoFingerprintError
   | TransactionRequiredError;
 
-/** Gives an error, which was made in a timer, the stack of the call that waits. */
-export function atCaller(error: SubmitLockError): SubmitLockError {
-  Error.captureStackTrace?.(error, atCaller);
-  return error;
-}
-
 /** Returns whether a value is an error of this package, also of another copy of the package. */
 export function isSubmitLockError(value: unknown): value is AnySubmitLockError {
   return typeof value === "object" && value !== null && errorBrand in value;

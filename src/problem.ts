@@ -91,8 +91,8 @@ export type RefusalReason<Each extends Refusal = Refusal> = Each extends Refusal
  * Whether a client that sends this `Accept` prefers a page to a problem document (RFC 9110, section
  * 12.5.1). Replaces `accepts` of Express 4 and Koa, in which a long header could block the process.
  */
-export function prefersHtml(accept = "*/*"): boolean {
-  const ranges = accept.split(",").map((range, order) => {
+export function prefersHtml(accept: string | null | undefined): boolean {
+  const ranges = (accept ?? "*/*").split(",").map((range, order) => {
     const [type = "", ...parameters] = range
       .toLowerCase()
       .split(";")
@@ -126,7 +126,7 @@ export function prefersHtml(accept = "*/*"): boolean {
  * @returns `undefined` for an error that is not a refusal, such as a wrong option. Log each 503: a
  * wrong password (`LockMisconfiguredError`) is a 503, too, and does not end by itself.
  */
-export function problemOf(error: unknown, accept?: string): Problem | undefined {
+export function problemOf(error: unknown, accept?: string | null): Problem | undefined {
   const refusal = refusalIn(error);
   const code = refusal?.headers?.["Submit-Lock-Code"] as ProblemCode | undefined;
   if (refusal === undefined || code === undefined) return undefined;

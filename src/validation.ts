@@ -1,5 +1,5 @@
 import { types } from "node:util";
-import { InvalidOptionError } from "./errors.ts";
+import { InvalidOptionError, type SubmitLockError } from "./errors.ts";
 
 /** The longest `ttlMs`, and so the longest expiry of our locks and tombstones, in milliseconds. */
 export const longestTtlMs = 300_000;
@@ -95,6 +95,12 @@ export function ownError(message: string, cause?: Error): Error {
 /** Drops what a function of the application has returned: an unheard rejection ends the process. */
 export function drop(returned: unknown): void {
   Promise.resolve(returned).catch(() => {});
+}
+
+/** Gives an error, which was made in a timer, the stack of the call that waits. */
+export function atCaller(error: SubmitLockError): SubmitLockError {
+  Error.captureStackTrace?.(error, atCaller);
+  return error;
 }
 
 export function isOwn(error: Error): boolean {

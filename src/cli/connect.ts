@@ -65,7 +65,7 @@ function redisPlaceOf(args: Arguments, url: string): RedisPlace {
 }
 
 function sentinelAddress(text: string) {
-  const [, host = "", port = "26379"] = /^(.+?)(?::(\d+))?$/.exec(text.trim()) ?? [];
+  const [, host = "", port = "26379"] = /^([^@/]+?)(?::(\d+))?$/.exec(text.trim()) ?? [];
   if (host === "") throw new CliError(`--sentinel: expected host:port, got ${describe(text)}`);
   return { host: host.replace(/^\[(.*)\]$/, "$1"), port: Number(port) };
 }

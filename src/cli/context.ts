@@ -165,10 +165,14 @@ export class Arguments {
     const twice = Object.keys(values).find(repeats);
     if (twice !== undefined) throw new CliError(`--${twice} may be given only once`);
     if (this.has("help")) return;
+    for (const [option, given = []] of Object.entries(values)) {
+      if (option !== "url") for (const each of given) refuseAddress(each, `in --${option}`);
+    }
     if (this.takesUser && positionals.length === 0) {
       throw new CliError(`${name} needs a user id, as in: ${program} ${name} 42`);
     }
     if (this.takesUser) this.user = positionals.shift() ?? "";
+    refuseAddress(this.user, "in the place of the user id");
     const takesId = help.startsWith(`${name} <user> <id>`);
     if (takesId && !is22(positionals[0])) {
       const text = `${name} needs a user id and the 22 characters of a submission`;
@@ -222,6 +226,12 @@ export class Arguments {
     const dashes = about.some((each) => each.startsWith("-")) ? ["--"] : [];
     return [program, command, ...options, ...dashes, ...about.map(quoted)].join(" ");
   }
+}
+
+/** The address may have a password, and messages repeat what was given. */
+function refuseAddress(given: string | boolean, where: string): void {
+  if (!/\brediss?:\/\//i.test(String(given))) return;
+  throw new CliError(`the address of Redis belongs in --url or REDIS_URL, and is ${where}`);
 }
 
 /** The options that say which Redis, and which locks in it. */

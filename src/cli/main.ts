@@ -22,7 +22,7 @@ export const commands: Readonly<Record<string, CliCommand>> = {
 export async function main(argv: readonly string[], terminal: Terminal): Promise<number> {
   let connection: CliTarget | undefined;
   try {
-    if (argv[0] === "--version") {
+    if (/^(--version|-v|version)$/i.test(argv[0] ?? "")) {
       // Find the own package without `import.meta`, because all sources also compile to CommonJS.
       const own = createRequire(realpathSync(process.argv[1] ?? "."));
       terminal.print([own("submit-lock/package.json").version]);

@@ -212,9 +212,9 @@ export function submitGuard<Req extends Request = Request>(
         if (!isInPlace) isInPlace = checkPlace("fetch", request, ...rest);
         return enter(handler, request, rest).catch((error) => {
           // Answer an error that the client caused: fetch has no error handler that reads a status.
-          const problem = error instanceof NoFingerprintError ? problemOf(error) : undefined;
-          if (problem === undefined) throw error;
-          return responseOf(problem);
+          const problem = problemOf(error, request.headers.get("accept"));
+          if (problem && error instanceof NoFingerprintError) return responseOf(problem);
+          throw error;
         });
       };
       return protectedHandler as unknown as ProtectedHandler<Handler>;

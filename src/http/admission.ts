@@ -75,10 +75,14 @@ export async function admit<Source, Args extends unknown[]>(
   }
 }
 
-/** Only a preflight skips the lock: a handler of `app.all` may place orders on other `OPTIONS`. */
+/**
+ * Only a browser's preflight, which has neither a user nor a body, skips the lock: a handler of
+ * `app.all` may place orders on other `OPTIONS`.
+ */
 function isPreflight(exchange: Exchange): boolean {
-  const names = ["origin", "access-control-request-method"];
-  return names.every((name) => exchange.header(name) !== undefined);
+  const has = (name: string) => exchange.header(name) !== undefined;
+  const ofOthers = ["authorization", "content-type", "cookie", "idempotency-key"];
+  return ["origin", "access-control-request-method"].every(has) && !ofOthers.some(has);
 }
 
 async function decide<Source, Args extends unknown[]>(

@@ -1,7 +1,7 @@
-import { atCaller, InvalidOptionError, LockUnavailableError } from "../errors.ts";
+import { InvalidOptionError, LockUnavailableError } from "../errors.ts";
 import { performance } from "../time.ts";
 import { pauseBeforeRetry, within } from "../timers.ts";
-import { checkOptionNames, invalidOption, isError } from "../validation.ts";
+import { atCaller, checkOptionNames, invalidOption, isError } from "../validation.ts";
 import { Acquiring } from "./acquire.ts";
 import { forgetChannel } from "./channels.ts";
 import { type SubmissionAttempt, UserLease } from "./lease.ts";

@@ -1,6 +1,5 @@
 import {
   AnswerUnavailableError,
-  atCaller,
   InvalidValueError,
   LockContendedError,
   LockUnavailableError,
@@ -8,7 +7,7 @@ import {
 } from "../errors.ts";
 import { performance } from "../time.ts";
 import { pauseBeforeRetry, within } from "../timers.ts";
-import { checkMs, checkOptionNames, invalidOption } from "../validation.ts";
+import { atCaller, checkMs, checkOptionNames, invalidOption } from "../validation.ts";
 import { type Attempt, type Lease, type LockedWork, UserLease } from "./lease.ts";
 import { jsonOf, maxValueBytes } from "./record.ts";
 import type { RepeatAttempt } from "./repeats.ts";

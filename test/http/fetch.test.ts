@@ -193,6 +193,16 @@ describe("the body that is compared", () => {
     expect([first, second].map((each) => getEventListeners(each, "abort").length)).toEqual([0, 0]);
   });
 
+  test("one that cannot be compared is answered with a page where the client prefers one", async () => {
+    const headers = { accept: "text/html" };
+    const sent = order({ body: new Uint8Array(1_048_577), headers } as Sent);
+    const page = await open().guard.protect(placed)(sent);
+    expect([page.status, page.headers.get("content-type")]).toEqual([
+      413,
+      "text/html; charset=utf-8",
+    ]);
+  });
+
   test.each([true, false])(
     "one of more than 1 MiB is a 413, announced: %s",
     async (isAnnounced) => {

@@ -2,6 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
 import { allMain, type Framework } from "./frameworks.ts";
 import { openOnce, orderKey } from "./once-shop.ts";
+import type { Turn } from "./turn.ts";
 
 const preflight = { origin: "https://shop.example", "access-control-request-method": "POST" };
 
@@ -18,6 +19,19 @@ describe.each(allMain)("OPTIONS on $name", (framework: Framework) => {
     const replies = await Promise.all(Array.from({ length: 20 }, submit));
     for (const { status } of replies) expect([201, 409]).toContain(status);
     expect(once.runs).toBe(1);
+  });
+
+  test.each([
+    { authorization: "Bearer a" },
+    { "content-type": "application/json" },
+    { cookie: "session=a" },
+    { "idempotency-key": "a" },
+  ])("is no preflight with %j, which no browser sends", async (header) => {
+    const handler = (turn: Turn) => turn.answer(200, { hasLease: turn.lease !== undefined });
+    const once = await openOnce({ framework, handler });
+    const headers = { ...preflight, ...header };
+    const { body } = await once.submit({ method: "OPTIONS", headers });
+    expect(JSON.parse(body)).toEqual({ hasLease: true });
   });
 
   test("is a preflight with both headers of one, and passes without a lock", async () => {

@@ -211,6 +211,11 @@ test("title and detail are those of the document, for a page too", () => {
   expect(headers["Content-Type"]).toContain("text/html");
 });
 
+test.each([null, undefined])("an Accept that is %s prefers nothing", (accept) => {
+  const { headers } = problemOf(new LockClosedError("closed"), accept) ?? expect.fail("none");
+  expect(headers["Content-Type"]).toContain("application/problem+json");
+});
+
 test("a guard's own functions get them, to add a member of their own", async () => {
   const lock = openLock({ store: new MemoryStore() });
   const guard = submitGuard({

@@ -11,6 +11,7 @@ import {
   auditOf,
   bin,
   configModule,
+  everyCommand,
   expectFailure,
   runEvery,
   runMain,
@@ -404,8 +405,33 @@ test("TLS is spoken with rediss:// and the authority of --tls-ca, and nothing el
   expectFailure(await show("", "--tls-ca", none), 2, "--tls-ca: cannot read");
 });
 
-test("--version prints the version of the package, alone", async () => {
+test.each(everyCommand)(
+  "%s refuses an address at a wrong place, and does not show it",
+  async (...args) => {
+    const [name = ""] = args;
+    const address = "redis://:pa55word@127.0.0.1:1";
+    const { stdout } = await runMain([name, "--help"]);
+    const options = [...stdout.matchAll(/^ {2}(--[\w-]+) </gm)].map(([, option = ""]) => option);
+    expect(options).toContain("--sentinel");
+    const others = options.filter((option) => option !== "--url");
+    const wrong = others.map((option) => {
+      const at = args.indexOf(option);
+      return [...(at < 0 ? args : args.toSpliced(at, 2)), option, address];
+    });
+    if (args[1] === "42") wrong.push([name, address, ...args.slice(2)]);
+    for (const given of wrong) {
+      const ended = await runMain(given);
+      expectFailure(ended, 2, "the address of Redis belongs in --url or REDIS_URL");
+      expect(ended.stderr).not.toContain("pa55word");
+    }
+    const sentinels = ["--sentinel", ":pa55word@127.0.0.1:1", "--master", "m"];
+    const ended = await runMain([...args, ...sentinels]);
+    expectFailure(ended, 2, "--sentinel: expected host:port, got a URL");
+  },
+);
+
+test.each(["--version", "-v", "-V", "version"])("%s prints the version alone", async (asked) => {
   const { version } = JSON.parse(readFileSync("package.json", "utf8"));
-  const printed = await runProgram(["--version"]);
+  const printed = await runProgram([asked]);
   expect(printed).toEqual({ code: 0, stdout: `${version}\n`, stderr: "" });
 });
