@@ -1,7 +1,7 @@
 import type { LostReason } from "../errors.ts";
 import { warnOnce } from "../validation.ts";
-import { type CallerCommand, type LockRuntime, write } from "./runtime.ts";
-import type { OutliveRequest } from "./store.ts";
+import { type CallerCommand, isNoAnswer, type LockRuntime, write } from "./runtime.ts";
+import type { OutliveRequest, OwnedReply } from "./store.ts";
 
 export const explanations: Record<LostReason, string> = {
   expired: "it could not be extended in time",
@@ -59,15 +59,25 @@ export function orderEnds(runtime: LockRuntime, command: CallerCommand): void {
   writeTrace(runtime, command, undefined, 2 * runtime.patienceMs);
 }
 
-/** Sends a trace, or its end, once: only persons read them, and a trace without an end expires. */
+/** Sends a trace, or its end, and again at each new connection, until it is answered. */
 function writeTrace(
-  { store, traces }: LockRuntime,
+  { store, traces, unwritten }: LockRuntime,
   command: CallerCommand,
   trace: OutliveRequest["trace"],
   lifeMs: number,
 ): void {
   if (store.outlive === undefined) return;
-  traces.count++;
-  const answer = () => traces.done();
-  write(store, "outlive", { command, deadlineMs: undefined, trace, lifeMs, answer });
+  const { ownerId } = command;
+  const send = () => {
+    traces.count++;
+    write(store, "outlive", { command, deadlineMs: undefined, trace, lifeMs, answer });
+  };
+  const answer = (reply: OwnedReply) => {
+    traces.done();
+    // A refused end is given up: the trace expires, and a server may refuse for ever.
+    const isOver = !isNoAnswer(reply) || (trace === undefined && reply.kind === "rejected");
+    if (isOver && unwritten.get(ownerId) === send) unwritten.delete(ownerId);
+  };
+  unwritten.set(ownerId, send);
+  send();
 }

@@ -97,6 +97,8 @@ export class LockRuntime {
   readonly attempts: Map<string, Promise<Parameters<OnEnd>>> = new Map();
   /** Completes under way, by the submission's id; of two runs of a submission, the later one's. */
   readonly completing: Map<string, Completing> = new Map();
+  /** Rule 19: sends the trace of an order, or its end, which the store has not answered; by owner id. */
+  readonly unwritten: Map<string, () => void> = new Map();
   pendingRecordLength = 0;
   /** `close` has waited long enough: a lease that is acquired now is released at once. */
   isDrained = false;
@@ -151,6 +153,8 @@ export class LockRuntime {
     // Send completes before any attempt: where Redis has lost the lock, a retry would run.
     for (const complete of this.completeTimers.armed()) complete.sendAgain(performance.now());
     for (const lease of this.watchdogs.armed()) lease.extendNow();
+    // An outage that has cost orders their locks has kept their traces away, too.
+    for (const send of [...this.unwritten.values()]) send();
   }
 
   /** Returns the complete of an earlier run of the submission whose record is not known to be there. */

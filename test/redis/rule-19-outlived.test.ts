@@ -11,7 +11,7 @@ import { commandOf, leaseOf, openLock } from "../support/locks.ts";
 import { observer } from "../support/observer.ts";
 import { sharedRedisPort } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
-import { closeFixtures, openDirect, patient } from "./fixture.ts";
+import { closeFixtures, openDirect, openFixture, patient } from "./fixture.ts";
 
 afterEach(closeFixtures);
 
@@ -122,6 +122,33 @@ describe("rule 19: the trace of an order that has outlived its lock", () => {
     const other = await openDirect(patient);
     expect((await other.inspect(user)).outlived).toMatchObject([{ reason: "closed" }]);
   });
+
+  test.each(["cut off", "silent"])(
+    "is written after the outage in which the lock was lost: %s",
+    async (how) => {
+      const { lock, proxy } = await openFixture({ ...times, maxHoldMs: 60_000 });
+      const [user, other] = [freshUser(), freshUser()];
+      const [lease, ended] = [await leaseOf(lock, user), await leaseOf(lock, other)];
+      if (how === "silent") {
+        proxy.swallowRequests(true);
+      } else {
+        await proxy.refuse(true);
+        proxy.resetAll();
+      }
+      await until(() => lease.signal.aborted && ended.signal.aborted, { what: "the losses" });
+      await ended.release();
+      proxy.swallowRequests(false);
+      await proxy.refuse(false);
+      proxy.resetAll();
+      const looking = await openDirect(patient);
+      const outlivedBy = async (who: string) => (await looking.inspect(who)).outlived;
+      const outlived = await until(() => outlivedBy(user), { what: "the trace" });
+      expect(outlived).toMatchObject([{ reason: "expired" }]);
+      await lease.release();
+      await until(async () => !(await outlivedBy(user)), { what: "its end" });
+      expect(await outlivedBy(other)).toBe(undefined);
+    },
+  );
 
   test("is left by an order that a person has freed, and that goes on", async () => {
     const [lock, user] = [
