@@ -126,11 +126,12 @@ export function submitGuard<Req extends IncomingMessage = Request>(
         const { code } = admission;
         if (code === undefined) await reloadSession((req as { session?: unknown }).session);
         else if (!res.headersSent) res.setHeader("Submit-Lock-Code", code);
-        await admission.answer(req as Req, res as Response, (error) => {
+        const value = await admission.answer(req as Req, res as Response, (error) => {
           const why =
             "onContended, or another function that answers for the guard, called next() without an error. Send an answer, or call next(error)";
           next(goesOn(error) ? new AnsweredTwiceError(why) : error);
         });
+        if (!res.headersSent && !res.writableEnded) warnIfReturned(value);
         return;
       }
       if (admission.kind === "unlocked") {
@@ -262,15 +263,18 @@ async function run(
     held.detached(() => setTimeout(() => held.abandoned(), heldBackMs).unref());
   } else {
     // No promise, or it resolved without an answer: a callback may still work, so keep the lock.
-    // Do not warn of a value that has listeners: a stream, for example, may send the answer.
-    if (value !== undefined && typeof Object(value).on !== "function") {
-      warnOnce(
-        "SUBMIT_LOCK_RETURNED_VALUE",
-        "a handler returned a value and answered nothing. Express sends no returned value, so the client waits, and its user is locked out for maxHoldMs. Send the value, such as by res.json(value)",
-      );
-    }
+    warnIfReturned(value);
     held.detached(warnIfHeldToMaxHold);
   }
+}
+
+function warnIfReturned(value: unknown): void {
+  // Do not warn of a value that has listeners: a stream, for example, may send the answer.
+  if (value === undefined || typeof Object(value).on === "function") return;
+  warnOnce(
+    "SUBMIT_LOCK_RETURNED_VALUE",
+    "a handler, or a function that answers for the guard, returned a value and answered nothing. Express sends no returned value, so the client waits, and behind a handler its user is locked out for maxHoldMs. Send the value, such as by res.json(value)",
+  );
 }
 
 /** Sends an answer of the guard. Headers that were set before stay, such as those of CORS. */

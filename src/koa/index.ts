@@ -73,7 +73,8 @@ export function submitGuard<Ctx extends AnyContext = Context>(
       try {
         await admission.answer(source);
       } catch (error) {
-        throw withCode(error, admission.code);
+        // Koa answers nothing where nothing was thrown.
+        throw withCode(error ?? new Error(`a callback threw ${error}`), admission.code);
       }
     } else if (admission.kind === "unlocked") {
       if (admission.submission) ctx.state["submission"] = admission.submission;

@@ -1,8 +1,11 @@
 import express, { type RequestHandler } from "express";
+import Koa from "koa";
 import supertest from "supertest";
 import { afterEach, beforeEach, describe, expect, type MockInstance, test, vi } from "vitest";
 import type * as expressEntry from "../../src/express/index.ts";
 import type * as coreEntry from "../../src/index.ts";
+import { MemoryStore, SubmitLock } from "../../src/index.ts";
+import { submitGuard as koaGuard } from "../../src/koa/index.ts";
 import { until } from "../support/until.ts";
 import { canAcquire } from "./shop.ts";
 
@@ -112,4 +115,32 @@ test("a GET that a guard of the whole application refuses is warned of, an order
   const fix = /Mount the guard on the routes that place orders/;
   expect(given.mock.calls).toEqual(warningOf("SUBMIT_LOCK_GUARDED_READ", fix));
   if (order.outcome === "acquired") await order.lease.release();
+});
+
+test("a value that a function returns in place of an answer is warned of once", async () => {
+  const unanswered: express.Response[] = [];
+  const onAnonymous = (_req: express.Request, res: express.Response) => {
+    unanswered.push(res);
+    return { error: "sign in" };
+  };
+  const submit = await freshShop({ userId: () => undefined, onAnonymous });
+  for (const times of [1, 2]) {
+    const answered = submit({});
+    const isWarned = () => unanswered.length === times && given.mock.calls.length === 1;
+    await until(isWarned, { what: "the warning" });
+    unanswered.at(-1)?.sendStatus(418);
+    expect(await answered).toBe(418);
+  }
+  expect(given.mock.calls).toEqual(
+    warningOf("SUBMIT_LOCK_RETURNED_VALUE", /a function that answers for the guard.*res\.json/),
+  );
+});
+
+test("a function that throws nothing is a 500 on Koa, and no request that hangs", async () => {
+  const onAnonymous = () => Promise.reject();
+  const lock = new SubmitLock({ store: new MemoryStore() });
+  const app = new Koa();
+  app.silent = true;
+  app.use(koaGuard({ lock, userId: () => undefined, onAnonymous }));
+  await supertest(app.callback()).post("/orders").expect(500);
 });
