@@ -55,9 +55,10 @@ export function submitGuard<Ctx extends AnyContext = Context>(
     replay: (ctx: AnyContext, { answer }) => {
       repeat(ctx, answer);
       const headers = headersToRepeat(answer.headers, ctx.res.getHeader("vary"));
-      // If a handler has set the type twice, the type is a list: join it, because Koa reads a text.
-      const { "content-type": type } = headers;
-      ctx.set(Array.isArray(type) ? { ...headers, "content-type": type.join(", ") } : headers);
+      const { "content-type": type, ...others } = headers;
+      ctx.set(others);
+      // If a handler has set the type twice, it is a list, which Koa itself would make one text.
+      if (type !== undefined) ctx.res.setHeader("Content-Type", type);
     },
     ...contentAdapter(contentOf),
   });

@@ -4,7 +4,7 @@ import express5 from "express";
 import express4 from "express4";
 import { describe, expect, test } from "vitest";
 import { until } from "../support/until.ts";
-import { allMain, type Framework, hasParsers, mainFrameworks, newest } from "./frameworks.ts";
+import { allMain, type Framework, hasParsers, koas, mainFrameworks, newest } from "./frameworks.ts";
 import { gate } from "./gate.ts";
 import { layerThatWaits, onExpress, onKoa } from "./layers.ts";
 import {
@@ -15,7 +15,7 @@ import {
   orderKey,
   ownReplay,
 } from "./once-shop.ts";
-import type { Layer } from "./turn.ts";
+import type { Layer, Turn } from "./turn.ts";
 
 /** As adapters for serverless functions and test doubles make their requests. */
 const withoutRawHeaders = [[], undefined].map((none) =>
@@ -263,3 +263,17 @@ describe.each(newest)("$name", (framework: Framework) => {
     expect((await click.reply).status).toBe(201);
   });
 });
+
+test.each(koas.filter(({ http }) => http !== 2))(
+  "a type that a handler sets twice is repeated as it was sent: $name",
+  async (framework) => {
+    const handler = ({ ctx }: Turn) => {
+      Object.assign(ctx ?? {}, { body: "placed" });
+      ctx?.res.setHeader("Content-Type", ["text/plain", "text/html"]);
+    };
+    const shop = await openOnce({ framework, handler });
+    const [first, second] = await shop.twice();
+    expect([first.headers["content-type"], shop.runs]).toEqual(["text/plain", 1]);
+    expect(second.headers["content-type"]).toBe("text/plain");
+  },
+);
