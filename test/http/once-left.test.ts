@@ -1,4 +1,6 @@
 import type { ServerResponse } from "node:http";
+import { resolve } from "node:path";
+import { Readable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
 import { until } from "../support/until.ts";
@@ -10,6 +12,11 @@ import type { Turn } from "./turn.ts";
 
 /** More than a socket takes at once, and kept whole. */
 const long = { text: "ä".repeat(20_000) };
+
+async function* late(): AsyncGenerator<string> {
+  await sleep(20);
+  yield "placed";
+}
 
 type Way = [string, answer: (turn: Turn, run: number) => void, fits?: (it: Framework) => boolean];
 
@@ -220,6 +227,38 @@ describe.each(onAll)("$name", (framework: Framework) => {
       const once = await leaveInTheMiddle(framework, begin, end);
       expect(await once.submit({ key: orderKey })).toMatchObject({ status: 201, body });
       expect(once.runs).toBe(1);
+    },
+  );
+
+  test.runIf(framework.family === "express")(
+    "a stream or file that has not begun when its client leaves is a 409 behind placed()",
+    async () => {
+      const ways = [
+        async (turn: Turn) => await turn.stream(Readable.from(late())),
+        async ({ express }: Turn) =>
+          await new Promise<void>((sent, failed) => {
+            express?.res.sendFile(resolve("package.json"), (error) =>
+              error ? failed(error) : sent(),
+            );
+          }),
+        ({ express }: Turn) => express?.res.sendFile(resolve("package.json")),
+      ];
+      for (const answer of ways) {
+        const left = gate();
+        const handler = async (turn: Turn) => {
+          turn.submission?.placed();
+          turn.res.once("close", left.open);
+          await left.opened;
+          turn.res.statusCode = 201;
+          await answer(turn);
+        };
+        const once = await openOnce({ framework, handler });
+        const call = await once.start({ key: orderKey });
+        call.abort();
+        await once.whenKept(1);
+        const retry = await once.submit({ key: orderKey });
+        expect([retry.status, once.runs]).toEqual([409, 1]);
+      }
     },
   );
 
