@@ -68,8 +68,12 @@ export function mysql(table: string): Dialect {
   const age = "TIMESTAMPDIFF(MICROSECOND, created_at, UTC_TIMESTAMP(6)) DIV 1000 AS age";
   const select = `SELECT fingerprint, value, run, ${age}, ${probe} FROM ${table} WHERE id = ?`;
   const update = `UPDATE ${table} SET value = ? WHERE id = ? AND run = ?`;
-  const remove = `DELETE FROM ${table} WHERE created_at < UTC_TIMESTAMP(6) - INTERVAL ? * 1000 MICROSECOND ORDER BY created_at LIMIT ?`;
-  const more = `SELECT 1 AS n FROM ${table} WHERE created_at < UTC_TIMESTAMP(6) - INTERVAL ? * 1000 MICROSECOND LIMIT 1`;
+  const isOld = "created_at < UTC_TIMESTAMP(6) - INTERVAL ? * 1000 MICROSECOND";
+  // J13: a plain DELETE waits for orders under way, and other orders for it. `id IN (SELECT …)` does,
+  // too: only this join, in this order, locks no more rows than the derived table.
+  const old = `SELECT id FROM ${table} WHERE ${isOld} ORDER BY created_at LIMIT ? FOR UPDATE SKIP LOCKED`;
+  const remove = `DELETE t FROM (${old}) AS old STRAIGHT_JOIN ${table} AS t ON t.id = old.id`;
+  const more = `SELECT 1 AS n FROM ${table} WHERE ${isOld} LIMIT 1 FOR UPDATE SKIP LOCKED`;
   const find = async (db: SqlExecutor, text: string, id: string) =>
     submissionsOf(await db.query(text, [id]), ["run", "probe"]);
   return {

@@ -391,6 +391,43 @@ await onEachDatabase((db) => {
     }
   });
 
+  test("J13: a prune passes over the rows of orders under way, and no order waits for it", async () => {
+    const fresh = await Promise.all(Array.from({ length: 4 }, () => freshItem(db)));
+    const [repeated, other] = fresh as [(typeof fresh)[0], (typeof fresh)[0]];
+    for (const each of fresh.slice(0, 3)) await inTransaction(db, (tx) => order(tx, each));
+    const ids = fresh.map(({ submission }) => `'${submission.id}'`).join();
+    const days =
+      dialect === "mysql" ? "UTC_TIMESTAMP(6) - INTERVAL 8 DAY" : "now() - interval '8 days'";
+    await db.run(`UPDATE submissions SET created_at = ${days} WHERE id IN (${ids})`);
+    const under = [await db.begin(), await db.begin()];
+    const [first, second] = under as [Session, Session];
+    if (dialect === "mysql")
+      for (const tx of under) await tx.query("SET innodb_lock_wait_timeout = 1", []);
+    // A repeat that locks an old row, and a new order.
+    const lock = `SELECT id FROM submissions WHERE id = '${repeated.submission.id}' FOR UPDATE`;
+    await first.query(lock, []);
+    await order(second, fresh[3] as (typeof fresh)[0]);
+    const prune = (tx: SqlExecutor) => table.prune(tx, { olderThanMs: 7 * 86_400_000 });
+    const pruning = await db.begin();
+    expect(await prune(pruning)).toBe(false);
+    // Before the prune has committed.
+    const meanwhile = await freshItem(db);
+    await order(first, meanwhile);
+    for (const tx of [pruning, ...under]) {
+      await tx.commit();
+      await tx.close();
+    }
+    const left = await db.run(
+      `SELECT id FROM submissions WHERE id IN (${ids}) ORDER BY created_at`,
+    );
+    expect(left.map(({ id }) => id)).toEqual(
+      [repeated, fresh[3]].map((each) => each?.submission.id),
+    );
+    expect(await ledgerOf(db, other.item)).toEqual(oneOrder);
+    expect(await prune(db.pool)).toBe(false);
+    expect((await rowsOf(db, repeated.submission.id)).length).toBe(0);
+  });
+
   test("isRetryable knows a deadlock, and nothing that a repeat of the transaction would not mend", async () => {
     const [one, other] = [await freshItem(db), await freshItem(db)];
     const [first, second] = [await db.begin(), await db.begin()];
