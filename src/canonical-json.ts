@@ -14,8 +14,8 @@ const tooLong = Symbol("longer than the sorted form");
  * (RFC 8785). Bytes are `x` and base64, which is not JSON, so they equal no string and no array. In
  * a text of more than 65 536 characters, keys may be unsorted.
  * @throws NoFingerprintError for a value that JSON cannot show (`undefined`, a bigint, a `Map`, a
- * promise, an object that contains itself), and, with status 422, for nesting deeper than 64 levels
- * and for a number that is not finite, both of which the client has sent.
+ * promise, an object that contains itself), and, with status 422, for what the client has sent:
+ * nesting deeper than 64 levels, a number that is not finite, an invalid date.
  */
 export function canonicalJson(value: unknown): string {
   const text = sortedJson(value) ?? (hasBytes(value, 0) ? print(value, 0) : JSON.stringify(value));
@@ -102,6 +102,12 @@ function shownOf(value: unknown): unknown {
   if (typeof shown === "number" && !Number.isFinite(shown)) {
     // JSON.parse makes Infinity of every number from 1e309 on, and JSON would show `null`.
     const text = "the fingerprint: a number is not finite, such as 1e400, so JSON cannot show it";
+    throw new NoFingerprintError(text, { status: 422 });
+  }
+  if (shown === null && value !== null) {
+    // Whatever text a client sent for a date, a parser that makes dates has left an invalid one.
+    const text =
+      "the fingerprint: an object's toJSON gives null, such as that of an invalid date, so JSON cannot show it";
     throw new NoFingerprintError(text, { status: 422 });
   }
   if (typeof shown !== "object" || shown === null || Array.isArray(shown)) return shown;

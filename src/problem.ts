@@ -219,7 +219,10 @@ interface About extends Partial<Pick<Contended, "expiresInMs" | "hasEnded" | "is
 const incomparable: Readonly<Record<number, readonly [title: string, why: string]>> = {
   413: ["Content Too Large", "is too long"],
   415: ["Unsupported Media Type", "has a content type that is not read here"],
-  422: ["Unprocessable Content", "is nested too deep, or has a number that is too large"],
+  422: [
+    "Unprocessable Content",
+    "is nested too deep, or has a number that is too large or an invalid date",
+  ],
 };
 
 /** The parts of a problem document and its page. Without `heading` the page has the usual one. */

@@ -88,7 +88,7 @@ export function hash22(text: string): string {
  *
  * @param content JSON, a string or bytes.
  * @throws NoFingerprintError for any other content; with status 422, as a client has sent it, for
- * content nested deeper than 64 levels or with a number that is not finite.
+ * content nested deeper than 64 levels, with a number that is not finite or an invalid date.
  */
 export function fingerprintOf(content: unknown): string {
   return hash22(canonicalJson(content));
