@@ -188,7 +188,7 @@ export class Acquiring extends Timer {
     this.#ended = true;
     this.#runtime.timers.clear(this);
     if (attempt.outcome !== "unavailable") {
-      if (this.#runtime.awaySince !== undefined) this.#runtime.storeAnswers(this.#command);
+      if (this.#runtime.outage !== undefined) this.#runtime.storeAnswers(this.#command);
     } else if (!isHeld) {
       this.#runtime.storeIsAway(this.#command, this.#clock.startedAt, attempt.cause);
     }

@@ -322,7 +322,7 @@ export class HeldLease extends Timer {
 
   #extended(reply: OwnedReply, sentAt: number, aheadMs: number): void {
     const { kind } = reply;
-    if (this.runtime.awaySince !== undefined && !isNoAnswer(reply)) {
+    if (this.runtime.outage !== undefined && !isNoAnswer(reply)) {
       this.runtime.storeAnswers(this.command);
     }
     // After `release` or a loss the answer is ignored: we may have deleted the key ourselves.

@@ -102,8 +102,8 @@ export class LockRuntime {
   pendingRecordLength = 0;
   /** `close` has waited long enough: a lease that is acquired now is released at once. */
   isDrained = false;
-  /** When an outage of the store began, by the monotonic clock; `undefined` while there is none. */
-  awaySince: number | undefined;
+  /** `since` is by the monotonic clock; `undefined` while there is no outage of the store. */
+  outage: { readonly since: number; readonly keyPrefix: string } | undefined;
   #back: NodeJS.Timeout | undefined;
 
   constructor(store: LockStore, times: LockTimes, seal?: Seal) {
@@ -145,11 +145,13 @@ export class LockRuntime {
     // A `complete` or `release` that is called later is still sent, but keeps no process alive.
     this.completeTimers.unref();
     this.timers.unref();
+    // Nobody would ask, and so see its end.
+    this.#endOutage();
   }
 
   /** Called when a connection of the store came up. */
-  connected(keyPrefix: string): void {
-    this.storeAnswers({ isCheck: false, keyPrefix });
+  connected(): void {
+    this.storeAnswers({ isCheck: false });
     // Send completes before any attempt: where Redis has lost the lock, a retry would run.
     for (const complete of this.completeTimers.armed()) complete.sendAgain(performance.now());
     for (const lease of this.watchdogs.armed()) lease.extendNow();
@@ -165,11 +167,11 @@ export class LockRuntime {
   }
 
   storeIsAway({ isCheck, keyPrefix }: CallerCommand, since: number, cause: Error): void {
-    if (isCheck) return;
+    if (isCheck || this.isDrained) return;
     clearTimeout(this.#back);
     this.#back = undefined;
-    if (this.awaySince !== undefined) return;
-    this.awaySince = since;
+    if (this.outage !== undefined) return;
+    this.outage = { since, keyPrefix };
     const durationMs = performance.now() - since;
     storeChannel.publish({ outcome: "away", durationMs, keyPrefix, cause });
   }
@@ -179,15 +181,20 @@ export class LockRuntime {
    * outage ends only if no attempt and no extend fails in the next 2 × `acquireTimeoutMs`, which is
    * twice the time of an attempt.
    */
-  storeAnswers({ isCheck, keyPrefix }: Pick<CallerCommand, "isCheck" | "keyPrefix">): void {
-    if (isCheck || this.awaySince === undefined || this.#back !== undefined) return;
-    const durationMs = performance.now() - this.awaySince;
-    const ended = () => {
-      this.#back = undefined;
-      this.awaySince = undefined;
-      storeChannel.publish({ outcome: "back", durationMs, keyPrefix, cause: undefined });
-    };
+  storeAnswers({ isCheck }: Pick<CallerCommand, "isCheck">): void {
+    if (isCheck || this.outage === undefined || this.#back !== undefined) return;
+    const seenAt = performance.now();
+    const ended = () => this.#endOutage(seenAt);
     this.#back = inNeutralContext(setTimeout, ended, 2 * this.times.acquireTimeoutMs).unref();
+  }
+
+  #endOutage(at = performance.now()): void {
+    clearTimeout(this.#back);
+    this.#back = undefined;
+    if (this.outage === undefined) return;
+    const { since, keyPrefix } = this.outage;
+    this.outage = undefined;
+    storeChannel.publish({ outcome: "back", durationMs: at - since, keyPrefix, cause: undefined });
   }
 }
 

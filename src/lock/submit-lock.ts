@@ -67,7 +67,7 @@ export class SubmitLock {
     this.#keyOf = keyOf;
     this.#holder = holder;
     this.#runtime = new LockRuntime(store, times, seal);
-    this.#detach = store.attach(() => this.#runtime.connected(keyPrefix));
+    this.#detach = store.attach(() => this.#runtime.connected());
   }
 
   /** Returns the user's key. @throws InvalidUserIdError, InvalidOptionError, errors of `keyOf`. */

@@ -75,6 +75,20 @@ test("a lease that cannot be extended tells it without any attempt", async () =>
   await lease.release();
 });
 
+test("a lock that is closed in an outage ends it, and tells no other", async () => {
+  const keyPrefix = `lock:${freshUser()}:`;
+  const seen = outages(keyPrefix);
+  const { lock, proxy } = await openFixture({ ...brief, keyPrefix });
+  proxy.holdRequests();
+  await lock.acquire(freshUser());
+  const late = lock.acquire(freshUser());
+  expect(summary(seen())).toBe("away");
+  await lock.close({ timeoutMs: 0 });
+  await late;
+  await lock.acquire(freshUser());
+  expect(summary(seen())).toBe("away,back");
+});
+
 test("check tells nothing, and a gauge says whether the store is away", async () => {
   const keyPrefix = `lock:${freshUser()}:`;
   const seen = outages(keyPrefix);
