@@ -29,6 +29,7 @@ const guard = submitGuard({
 // Redis may be away. A permission that is missing stays missing.
 await lock.check().catch((error) => {
   if (error.code !== "SUBMIT_LOCK_UNAVAILABLE") throw error;
+  console.warn(error);
 });
 
 async function checkout(req: Request, res: Response): Promise<void> {

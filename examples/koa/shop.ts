@@ -22,6 +22,7 @@ const guard = submitGuard({ lock, userId: signedIn, idempotency, onUnavailable: 
 // Redis may be away. A permission that is missing stays missing.
 await lock.check().catch((error) => {
   if (error.code !== "SUBMIT_LOCK_UNAVAILABLE") throw error;
+  console.warn(error);
 });
 
 async function checkout(ctx: Context): Promise<void> {

@@ -109,6 +109,7 @@ export class SubmitLifecycle
   async onApplicationBootstrap(): Promise<void> {
     await this.lock.check({ submissions: true }).catch((error) => {
       if (error.code !== "SUBMIT_LOCK_UNAVAILABLE") throw error;
+      console.warn(error);
     });
   }
 

@@ -116,13 +116,17 @@ tell(await Promise.all([click(), click()]));
 await lock.withLock("next", async () => {
   form.set("submission", "t-2");
   tell(await click());
-});`;
+});
+form.set("submission", "t-1");
+form.set("cart", "another");
+tell(await click());`;
     const placed = "Order 1 is placed.";
     const busy = "You already have an order in progress.";
     expect(await run("A Next server action", calls)).toEqual([
       "Reload the page.",
       [placed, placed],
       busy,
+      expect.stringContaining("sent before with other content"),
     ]);
   });
 
