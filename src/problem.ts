@@ -91,8 +91,9 @@ export type RefusalReason<Each extends Refusal = Refusal> = Each extends Refusal
  * Whether a client that sends this `Accept` prefers a page to a problem document (RFC 9110, section
  * 12.5.1). Replaces `accepts` of Express 4 and Koa, in which a long header could block the process.
  */
-export function prefersHtml(accept: string | null | undefined): boolean {
-  const ranges = (accept ?? "*/*").split(",").map((range, order) => {
+export function prefersHtml(given: string | null | undefined): boolean {
+  const accept = given ?? "*/*";
+  const ranges = accept.split(",").map((range, order) => {
     const [type = "", ...parameters] = range
       .toLowerCase()
       .split(";")

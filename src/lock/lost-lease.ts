@@ -74,7 +74,7 @@ function writeTrace(
   };
   const answer = (reply: OwnedReply) => {
     traces.done();
-    // A refused end is given up: the trace expires, and a server may refuse for ever.
+    // Give up a refused end, because the trace expires, and the server may refuse each one.
     const isOver = !isNoAnswer(reply) || (trace === undefined && reply.kind === "rejected");
     if (isOver && unwritten.get(ownerId) === send) unwritten.delete(ownerId);
   };

@@ -145,7 +145,7 @@ export class LockRuntime {
     // A `complete` or `release` that is called later is still sent, but keeps no process alive.
     this.completeTimers.unref();
     this.timers.unref();
-    // Nobody would ask, and so see its end.
+    // A closed lock asks nothing more, so it would never see the end.
     this.#endOutage();
   }
 
