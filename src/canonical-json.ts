@@ -105,9 +105,13 @@ function shownOf(value: unknown): unknown {
     throw new NoFingerprintError(text, { status: 422 });
   }
   if (shown === null && value !== null) {
-    // Whatever text a client sent for a date, a parser that makes dates has left an invalid one.
-    const text =
-      "the fingerprint: an object's toJSON gives null, such as that of an invalid date, so JSON cannot show it";
+    if (!types.isDate(value)) {
+      throw new NoFingerprintError(
+        "the fingerprint: expected JSON, got an object that is null there",
+      );
+    }
+    // A parser that makes dates has left this one of what the client sent.
+    const text = "the fingerprint: a date is not valid, so JSON cannot show it";
     throw new NoFingerprintError(text, { status: 422 });
   }
   if (typeof shown !== "object" || shown === null || Array.isArray(shown)) return shown;

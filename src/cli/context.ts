@@ -228,9 +228,9 @@ export class Arguments {
   }
 }
 
-/** The address may have a password, and messages repeat what was given. */
+/** Messages repeat what was given, and must not show a password. */
 function refuseAddress(given: string | boolean, where: string): void {
-  if (!/\brediss?:\/\//i.test(String(given))) return;
+  if (!/\brediss?:\/\/.*@/is.test(String(given))) return;
   throw new CliError(`the address of Redis belongs in --url or REDIS_URL, and is ${where}`);
 }
 

@@ -131,7 +131,9 @@ export function submitGuard<Req extends IncomingMessage = Request>(
             "onContended, or another function that answers for the guard, called next() without an error. Send an answer, or call next(error)";
           next(goesOn(error) ? new AnsweredTwiceError(why) : error);
         });
-        if (!res.headersSent && !res.writableEnded) warnIfReturned(value);
+        // Later, because the function may have begun to answer.
+        const look = () => !res.headersSent && !res.writableEnded && warnIfReturned(value);
+        if (value !== undefined) setTimeout(look, heldBackMs).unref();
         return;
       }
       if (admission.kind === "unlocked") {

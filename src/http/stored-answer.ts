@@ -97,7 +97,7 @@ const always = [
  * or new each time. A pattern, because no list knows the name of the next session header.
  */
 const never =
-  /cookie|auth(?!ors?(?:-|$))|csrf|xsrf|session|token|secret|passw|credential|api-key|jwt|(?:^|-)(?:otp|sid)(?:-|$)|^proxy-|^sec-|^(?:clear-site-data|connection|keep-alive|te|trailer|transfer-encoding|upgrade|date|content-length)$/;
+  /cookie|auth(?!ors?(?:-|$))|csrf|xsrf|session|token|secret|passw|api-key|jwt|(?:^|-)(?:otp|sid)(?:-|$)|^proxy-|^sec-|^(?:clear-site-data|connection|keep-alive|te|trailer|transfer-encoding|upgrade|date|content-length)$/;
 
 /** A field name is a token: RFC 9110, section 5.6.2. */
 const token = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;

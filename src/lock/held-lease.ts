@@ -4,7 +4,7 @@ import { performance, wallClock } from "../time.ts";
 import { Timer } from "../timers.ts";
 import { lostChannel } from "./channels.ts";
 import { Completing, type OnCompleted } from "./complete.ts";
-import { explanations, lookedAt, orderEnds, outlives } from "./lost-lease.ts";
+import { explanations, lookedAt, outlives } from "./lost-lease.ts";
 import { type AnswerToStore, encodeRecord, type RecordContent } from "./record.ts";
 import { type OnReleased, Releasing } from "./release.ts";
 import {
@@ -107,7 +107,8 @@ export class HeldLease extends Timer {
   #aborter: AbortController | undefined;
   /** The context of the code that first asked for the signal: its listeners must run there. */
   #signalContext: AsyncResource | undefined;
-  #hasOutlived = false;
+  /** Rule 19: set once the order has outlived its lock; ends its trace. */
+  #endTrace: (() => void) | undefined;
   /** Called once, when the lease is lost. This function may call `release` or `complete`. */
   onLost: (() => void) | undefined;
   /** Rule 19: the one retire of a lost lease, begun by the lease itself or by `release`. */
@@ -244,9 +245,8 @@ export class HeldLease extends Timer {
   }
 
   #outlives(reason: LostReason): void {
-    this.#hasOutlived = true;
     const heldMs = this.clock.now() - this.clock.startedAt;
-    outlives(this.runtime, this.command, reason, this.#storeTimeMs(), heldMs);
+    this.#endTrace = outlives(this.runtime, this.command, reason, this.#storeTimeMs(), heldMs);
   }
 
   #retire(onReleased?: OnReleased): void {
@@ -299,8 +299,8 @@ export class HeldLease extends Timer {
   orderEnds(): void {
     if (this.#lost === undefined) return;
     this.#unwatch();
-    if (this.#hasOutlived) orderEnds(this.runtime, this.command);
-    this.#hasOutlived = false;
+    this.#endTrace?.();
+    this.#endTrace = undefined;
   }
 
   #extend(now: number): void {

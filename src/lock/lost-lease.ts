@@ -1,4 +1,6 @@
 import type { LostReason } from "../errors.ts";
+import { clearTimeout, performance, setTimeout } from "../time.ts";
+import { inNeutralContext } from "../timers.ts";
 import { warnOnce } from "../validation.ts";
 import { type CallerCommand, isNoAnswer, type LockRuntime, write } from "./runtime.ts";
 import type { OutliveRequest, OwnedReply } from "./store.ts";
@@ -36,14 +38,21 @@ export function lookedAt(signal: AbortSignal, look: () => void): void {
 /** How long, in ms, the traces of a user's orders are kept after the last trace was written. */
 const outlivedMs = 3_600_000;
 
-/** Rule 19: makes `inspect` show an order. @param endedAtMs store's time when the lock ended. */
+/** The pauses between two sends of a trace that was not answered, in ms. */
+const [shortestPauseMs, longestPauseMs] = [250, 4_000];
+
+/**
+ * Rule 19: makes `inspect` show an order.
+ * @param endedAtMs store's time when the lock ended.
+ * @returns what to call when the order ends.
+ */
 export function outlives(
   runtime: LockRuntime,
   command: CallerCommand,
   reason: LostReason,
   endedAtMs: number,
   heldMs: number,
-): void {
+): () => void {
   if (reason === "max-hold") {
     const { maxHoldMs } = command.times;
     warnOnce(
@@ -52,32 +61,48 @@ export function outlives(
     );
   }
   const takenAtMs = endedAtMs - Math.round(heldMs);
-  writeTrace(runtime, command, { reason, takenAtMs, endedAtMs }, outlivedMs);
+  const stop = writeTrace(runtime, command, { reason, takenAtMs, endedAtMs }, outlivedMs);
+  return () => {
+    if (stop()) writeTrace(runtime, command, undefined, 2 * runtime.patienceMs);
+  };
 }
 
-export function orderEnds(runtime: LockRuntime, command: CallerCommand): void {
-  writeTrace(runtime, command, undefined, 2 * runtime.patienceMs);
-}
-
-/** Sends a trace, or its end, and again at each new connection, until it is answered. */
+/**
+ * Sends a trace, or its end, until it is answered: the lock may be lost by an outage of the store.
+ * @returns a function that stops this, and returns whether the store may have the trace.
+ */
 function writeTrace(
-  { store, traces, unwritten }: LockRuntime,
+  runtime: LockRuntime,
   command: CallerCommand,
   trace: OutliveRequest["trace"],
   lifeMs: number,
-): void {
-  if (store.outlive === undefined) return;
-  const { ownerId } = command;
+): () => boolean {
+  const { store, traces } = runtime;
+  const givenUpAt = performance.now() + outlivedMs;
+  let mayBeThere = false;
+  let isStopped = store.outlive === undefined;
+  let timer: NodeJS.Timeout | undefined;
+  let pauseMs = shortestPauseMs;
+  const answer = (reply: OwnedReply) => {
+    traces.done();
+    mayBeThere ||= reply.kind !== "unsent";
+    // Give up a refused end: the trace expires, and the store may refuse each one.
+    const isOver = !isNoAnswer(reply) || (trace === undefined && reply.kind === "rejected");
+    if (isOver || isStopped || runtime.isDrained || performance.now() > givenUpAt) return;
+    // After an outage the traces of many orders do not arrive in one moment.
+    timer = inNeutralContext(setTimeout, send, pauseMs * (1 + Math.random())).unref();
+    pauseMs = Math.min(2 * pauseMs, longestPauseMs);
+  };
   const send = () => {
+    timer = undefined;
     traces.count++;
     write(store, "outlive", { command, deadlineMs: undefined, trace, lifeMs, answer });
   };
-  const answer = (reply: OwnedReply) => {
-    traces.done();
-    // Give up a refused end, because the trace expires, and the server may refuse each one.
-    const isOver = !isNoAnswer(reply) || (trace === undefined && reply.kind === "rejected");
-    if (isOver && unwritten.get(ownerId) === send) unwritten.delete(ownerId);
+  if (!isStopped) send();
+  return () => {
+    isStopped = true;
+    clearTimeout(timer);
+    // Without a timer, a send is under way.
+    return mayBeThere || timer === undefined;
   };
-  unwritten.set(ownerId, send);
-  send();
 }

@@ -97,13 +97,11 @@ export class LockRuntime {
   readonly attempts: Map<string, Promise<Parameters<OnEnd>>> = new Map();
   /** Completes under way, by the submission's id; of two runs of a submission, the later one's. */
   readonly completing: Map<string, Completing> = new Map();
-  /** Rule 19: sends the trace of an order, or its end, which the store has not answered; by owner id. */
-  readonly unwritten: Map<string, () => void> = new Map();
   pendingRecordLength = 0;
   /** `close` has waited long enough: a lease that is acquired now is released at once. */
   isDrained = false;
-  /** `since` is by the monotonic clock; `undefined` while there is no outage of the store. */
-  outage: { readonly since: number; readonly keyPrefix: string } | undefined;
+  /** An outage of the store, with times of the monotonic clock; `backAt` once it seems to be over. */
+  outage: { since: number; keyPrefix: string; backAt?: number | undefined } | undefined;
   #back: NodeJS.Timeout | undefined;
 
   constructor(store: LockStore, times: LockTimes, seal?: Seal) {
@@ -155,8 +153,6 @@ export class LockRuntime {
     // Send completes before any attempt: where Redis has lost the lock, a retry would run.
     for (const complete of this.completeTimers.armed()) complete.sendAgain(performance.now());
     for (const lease of this.watchdogs.armed()) lease.extendNow();
-    // An outage that has cost orders their locks has kept their traces away, too.
-    for (const send of [...this.unwritten.values()]) send();
   }
 
   /** Returns the complete of an earlier run of the submission whose record is not known to be there. */
@@ -167,10 +163,13 @@ export class LockRuntime {
   }
 
   storeIsAway({ isCheck, keyPrefix }: CallerCommand, since: number, cause: Error): void {
-    if (isCheck || this.isDrained) return;
+    if (isCheck) return;
     clearTimeout(this.#back);
     this.#back = undefined;
-    if (this.outage !== undefined) return;
+    if (this.outage !== undefined) {
+      this.outage.backAt = undefined;
+      return;
+    }
     this.outage = { since, keyPrefix };
     const durationMs = performance.now() - since;
     storeChannel.publish({ outcome: "away", durationMs, keyPrefix, cause });
@@ -183,18 +182,19 @@ export class LockRuntime {
    */
   storeAnswers({ isCheck }: Pick<CallerCommand, "isCheck">): void {
     if (isCheck || this.outage === undefined || this.#back !== undefined) return;
-    const seenAt = performance.now();
-    const ended = () => this.#endOutage(seenAt);
+    this.outage.backAt = performance.now();
+    const ended = () => this.#endOutage();
     this.#back = inNeutralContext(setTimeout, ended, 2 * this.times.acquireTimeoutMs).unref();
   }
 
-  #endOutage(at = performance.now()): void {
+  #endOutage(): void {
     clearTimeout(this.#back);
     this.#back = undefined;
     if (this.outage === undefined) return;
-    const { since, keyPrefix } = this.outage;
+    const { since, keyPrefix, backAt = performance.now() } = this.outage;
     this.outage = undefined;
-    storeChannel.publish({ outcome: "back", durationMs: at - since, keyPrefix, cause: undefined });
+    const durationMs = backAt - since;
+    storeChannel.publish({ outcome: "back", durationMs, keyPrefix, cause: undefined });
   }
 }
 

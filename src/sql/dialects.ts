@@ -70,9 +70,10 @@ export function mysql(table: string): Dialect {
   const update = `UPDATE ${table} SET value = ? WHERE id = ? AND run = ?`;
   const isOld = "created_at < UTC_TIMESTAMP(6) - INTERVAL ? * 1000 MICROSECOND";
   // J13: a plain DELETE waits for orders under way, and other orders for it. `id IN (SELECT …)` does,
-  // too: only this join, in this order, locks no more rows than the derived table.
+  // too: only this join, in this order, locks no more rows than the derived table. The table has no
+  // alias, which the server would look for in the connection's own database.
   const old = `SELECT id FROM ${table} WHERE ${isOld} ORDER BY created_at LIMIT ? FOR UPDATE SKIP LOCKED`;
-  const remove = `DELETE t FROM (${old}) AS old STRAIGHT_JOIN ${table} AS t ON t.id = old.id`;
+  const remove = `DELETE ${table} FROM (${old}) AS submit_lock_old STRAIGHT_JOIN ${table} ON ${table}.id = submit_lock_old.id`;
   const more = `SELECT 1 AS n FROM ${table} WHERE ${isOld} LIMIT 1 FOR UPDATE SKIP LOCKED`;
   const find = async (db: SqlExecutor, text: string, id: string) =>
     submissionsOf(await db.query(text, [id]), ["run", "probe"]);

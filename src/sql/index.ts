@@ -150,7 +150,8 @@ export class SubmissionTable {
 
   /**
    * Deletes one batch of rows that are older than `olderThanMs`, by the database's clock, and
-   * resolves to whether more may remain. A repeat of a deleted submission runs. `db` may be a pool.
+   * resolves to whether more may remain. A repeat of a deleted submission runs. `db` is a pool: until
+   * the end of a transaction of yours, other customers' orders might wait.
    * @param options `olderThanMs`: a day to ten years in milliseconds; `batchSize`: 1 to 10 000,
    * 1 000 by default.
    * @throws InvalidOptionError, as a rejection.

@@ -75,7 +75,7 @@ test("a lease that cannot be extended tells it without any attempt", async () =>
   await lease.release();
 });
 
-test("a lock that is closed in an outage ends it, and tells no other", async () => {
+test("a lock that is closed in an outage ends it", async () => {
   const keyPrefix = `lock:${freshUser()}:`;
   const seen = outages(keyPrefix);
   const { lock, proxy } = await openFixture({ ...brief, keyPrefix });
@@ -87,6 +87,23 @@ test("a lock that is closed in an outage ends it, and tells no other", async () 
   await late;
   await lock.acquire(freshUser());
   expect(summary(seen())).toBe("away,back");
+});
+
+test("the length of an outage ends with the answer, also where the lock is closed then", async () => {
+  const keyPrefix = `lock:${freshUser()}:`;
+  const seen = outages(keyPrefix);
+  const { lock, proxy } = await openFixture({ ...brief, keyPrefix });
+  proxy.holdRequests();
+  const began = performance.now();
+  await lock.acquire(freshUser());
+  proxy.releaseHeld();
+  const isBack = async () => (await lock.acquire(freshUser())).outcome === "acquired";
+  await until(isBack, { what: "Redis to be back", boundMs: 20_000 });
+  const lengthMs = performance.now() - began;
+  await new Promise((resolve) => setTimeout(resolve, 200));
+  await lock.close({ timeoutMs: 0 });
+  expect(summary(seen())).toBe("away,back");
+  expect(seen()[1]?.durationMs).toBeLessThanOrEqual(lengthMs + 1);
 });
 
 test("check tells nothing, and a gauge says whether the store is away", async () => {

@@ -6,10 +6,11 @@ import type { LockCommand, OutliveRequest } from "../../src/lock/store.ts";
 import { Program } from "../support/child.ts";
 import { bin, runMain } from "../support/cli.ts";
 import { ioredis6, untilReady } from "../support/clients.ts";
+import { command } from "../support/command.ts";
 import { freshUser } from "../support/ids.ts";
 import { commandOf, leaseOf, openLock } from "../support/locks.ts";
 import { observer } from "../support/observer.ts";
-import { sharedRedisPort } from "../support/redis-server.ts";
+import { forTest, sharedRedisPort, startRedis } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
 import { closeFixtures, openDirect, openFixture, patient } from "./fixture.ts";
 
@@ -147,8 +148,27 @@ describe("rule 19: the trace of an order that has outlived its lock", () => {
       await lease.release();
       await until(async () => !(await outlivedBy(user)), { what: "its end" });
       expect(await outlivedBy(other)).toBe(undefined);
+      // Of an order that has ended before anything of its trace was sent, nothing is written.
+      const key = `${ended.key}:{${ended.key}}:outlived`;
+      if (how === "cut off") expect(await observer(port).send("EXISTS", key)).toBe(0);
     },
   );
+
+  test("is written after an outage that ends on the same connection", async () => {
+    const server = await forTest(startRedis());
+    const client = ioredis6.connect(server.port);
+    await untilReady(client);
+    const lock = openLock({ store: new RedisStore(client), ...times, maxHoldMs: 60_000 });
+    const user = freshUser();
+    const lease = await leaseOf(lock, user);
+    await command(server.port, "REPLICAOF", "127.0.0.1", 1);
+    await until(() => lease.signal.aborted, { what: "the loss" });
+    await command(server.port, "REPLICAOF", "NO", "ONE");
+    const outlived = async () => (await lock.inspect(user)).outlived;
+    expect(await until(outlived, { what: "the trace" })).toMatchObject([{ reason: "expired" }]);
+    await lease.release();
+    await until(async () => !(await outlived()), { what: "its end" });
+  });
 
   test("is left by an order that a person has freed, and that goes on", async () => {
     const [lock, user] = [

@@ -149,8 +149,8 @@ test.each<[what: string, value: unknown, why: RegExp]>([
   ["100 000 nested arrays", nested(100_000, ["[", "]"]), /deeper than 64 levels/],
   ["a number that JSON.parse makes infinite", JSON.parse('{"a":1e400}'), /not finite/],
   ["a number that is none", [Number.NaN], /not finite/],
-  ["a date that is none", { at: new Date("tomorrow") }, /an invalid date/],
-  ["a toJSON that gives null", [{ toJSON: () => null }], /toJSON gives null/],
+  ["a date that is none", { at: new Date("tomorrow") }, /a date is not valid/],
+  ["a toJSON that gives null", [{ toJSON: () => null }], /an object that is null there/],
   ["a Map with a member", Object.assign(new Map(), { a: 1 }), /a Map, a Set or a promise/],
   ["a Map", { order: new Map([["secret", 1]]) }, /a Map, a Set or a promise/],
   ["a Set", [new Set(["secret"])], /not in its members/],
@@ -165,7 +165,7 @@ test.each<[what: string, value: unknown, why: RegExp]>([
     error = thrown;
   }
   // How deep a payload is, and how large its numbers, the client decides.
-  const status = /nested deeper|not finite|gives null/.test((error as Error).message) ? 422 : 500;
+  const status = /nested deeper|not finite|not valid/.test((error as Error).message) ? 422 : 500;
   expect(error).toMatchObject({ ...noFingerprint, status, statusCode: status, expose: false });
   expect((error as Error).message).toMatch(why);
   expect((error as Error).message).not.toContain("secret");
