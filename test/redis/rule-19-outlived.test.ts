@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import type { CliLock } from "../../src/cli/context.ts";
 import { outlivedUserOf } from "../../src/cli/scan.ts";
@@ -163,6 +164,8 @@ describe("rule 19: the trace of an order that has outlived its lock", () => {
     const lease = await leaseOf(lock, user);
     await command(server.port, "REPLICAOF", "127.0.0.1", 1);
     await until(() => lease.signal.aborted, { what: "the loss" });
+    // The trace is sent at the end of the lease's time, a tenth of ttlMs later, and refused.
+    await sleep(times.ttlMs / 2);
     await command(server.port, "REPLICAOF", "NO", "ONE");
     const outlived = async () => (await lock.inspect(user)).outlived;
     expect(await until(outlived, { what: "the trace" })).toMatchObject([{ reason: "expired" }]);
