@@ -1,26 +1,35 @@
 import { afterEach, expect, test } from "vitest";
+import type { StoreMessage, SubmitLock, SubmitLockOptions } from "../../src/index.ts";
 import { instrument } from "../../src/opentelemetry/index.ts";
 import { record } from "../support/channels.ts";
 import { freshUser } from "../support/ids.ts";
+import { leaseOf } from "../support/locks.ts";
 import { Telemetry } from "../support/telemetry.ts";
 import { until } from "../support/until.ts";
-import { closeFixtures, openFixture, openHeld, takePulse } from "./fixture.ts";
+import { closeFixtures, openFixture, takePulse } from "./fixture.ts";
 
 afterEach(closeFixtures);
 
 const brief = { ttlMs: 3_000, acquireTimeoutMs: 400, commandTimeoutMs: 100 } as const;
-/** The messages of this test's lock alone. */
-function outages(keyPrefix: string) {
+
+/** A lock, and the messages about its own outages alone. */
+async function openSeen(times: Partial<SubmitLockOptions> = brief) {
+  const keyPrefix = `lock:${freshUser()}:`;
   const all = record("submit-lock:store");
-  return () => all.filter((message) => message.keyPrefix === keyPrefix);
+  const seen = () => all.filter((message) => message.keyPrefix === keyPrefix);
+  return { ...(await openFixture({ ...times, keyPrefix })), keyPrefix, seen };
 }
-const summary = (messages: ReturnType<ReturnType<typeof outages>>) =>
+
+const summary = (messages: readonly StoreMessage[]) =>
   messages.map(({ outcome }) => outcome).join();
 
+async function untilBack(lock: SubmitLock): Promise<void> {
+  const isBack = async () => (await lock.acquire(freshUser())).outcome === "acquired";
+  await until(isBack, { what: "Redis to be back", boundMs: 20_000 });
+}
+
 test("an outage is told once at its first unavailable attempt, and once at its end", async () => {
-  const keyPrefix = `lock:${freshUser()}:`;
-  const seen = outages(keyPrefix);
-  const { lock, proxy } = await openFixture({ ...brief, keyPrefix });
+  const { lock, proxy, seen } = await openSeen();
   proxy.holdRequests();
   const began = performance.now();
   for (let click = 0; click < 3; click++) {
@@ -30,8 +39,7 @@ test("an outage is told once at its first unavailable attempt, and once at its e
   expect(seen()[0]).toMatchObject({ cause: { code: "SUBMIT_LOCK_UNAVAILABLE" } });
   expect(seen()[0]?.durationMs).toBeGreaterThan(390);
   proxy.releaseHeld();
-  const isBack = async () => (await lock.acquire(freshUser())).outcome === "acquired";
-  await until(isBack, { what: "Redis to be back", boundMs: 20_000 });
+  await untilBack(lock);
   const backAt = performance.now();
   await until(() => seen().length === 2, { what: "the end", boundMs: 20_000 });
   expect(summary(seen())).toBe("away,back");
@@ -41,11 +49,9 @@ test("an outage is told once at its first unavailable attempt, and once at its e
 });
 
 test("an answer ends no outage while other attempts fail, as on a Cluster that lacks a node", async () => {
-  const keyPrefix = `lock:${freshUser()}:`;
-  const seen = outages(keyPrefix);
   // The end is told 2 × acquireTimeoutMs behind an answer: half of it is for a busy machine.
   const times = { ttlMs: 6_000, acquireTimeoutMs: 3_000, commandTimeoutMs: 100 };
-  const { lock, proxy } = await openFixture({ ...times, keyPrefix });
+  const { lock, proxy, seen } = await openSeen(times);
   for (let round = 0; round < 2; round++) {
     proxy.holdRequests();
     expect(await lock.acquire(freshUser())).toMatchObject({ outcome: "unavailable" });
@@ -62,9 +68,8 @@ test("an answer ends no outage while other attempts fail, as on a Cluster that l
 });
 
 test("a lease that cannot be extended tells it without any attempt", async () => {
-  const keyPrefix = `lock:${freshUser()}:`;
-  const seen = outages(keyPrefix);
-  const { lease, proxy } = await openHeld({ ...brief, ttlMs: 12_000, keyPrefix });
+  const { lock, proxy, seen } = await openSeen({ ...brief, ttlMs: 12_000 });
+  const lease = await leaseOf(lock, freshUser());
   proxy.holdRequests();
   await until(() => seen().length === 1, { what: "the outage", boundMs: 20_000 });
   expect(seen()[0]).toMatchObject({ cause: { code: "SUBMIT_LOCK_UNAVAILABLE" } });
@@ -76,9 +81,7 @@ test("a lease that cannot be extended tells it without any attempt", async () =>
 });
 
 test("a lock that is closed in an outage ends it", async () => {
-  const keyPrefix = `lock:${freshUser()}:`;
-  const seen = outages(keyPrefix);
-  const { lock, proxy } = await openFixture({ ...brief, keyPrefix });
+  const { lock, proxy, seen } = await openSeen();
   proxy.holdRequests();
   await lock.acquire(freshUser());
   const late = lock.acquire(freshUser());
@@ -90,15 +93,12 @@ test("a lock that is closed in an outage ends it", async () => {
 });
 
 test("the length of an outage ends with the answer, also where the lock is closed then", async () => {
-  const keyPrefix = `lock:${freshUser()}:`;
-  const seen = outages(keyPrefix);
-  const { lock, proxy } = await openFixture({ ...brief, keyPrefix });
+  const { lock, proxy, seen } = await openSeen();
   proxy.holdRequests();
   const began = performance.now();
   await lock.acquire(freshUser());
   proxy.releaseHeld();
-  const isBack = async () => (await lock.acquire(freshUser())).outcome === "acquired";
-  await until(isBack, { what: "Redis to be back", boundMs: 20_000 });
+  await untilBack(lock);
   const lengthMs = performance.now() - began;
   await new Promise((resolve) => setTimeout(resolve, 200));
   await lock.close({ timeoutMs: 0 });
@@ -107,9 +107,7 @@ test("the length of an outage ends with the answer, also where the lock is close
 });
 
 test("check tells nothing, and a gauge says whether the store is away", async () => {
-  const keyPrefix = `lock:${freshUser()}:`;
-  const seen = outages(keyPrefix);
-  const { lock, proxy } = await openFixture({ ...brief, keyPrefix });
+  const { keyPrefix, lock, proxy, seen } = await openSeen();
   const telemetry = new Telemetry();
   const { meterProvider, tracerProvider } = telemetry;
   const running = instrument({ locks: [lock], meterProvider, tracerProvider });
@@ -126,10 +124,7 @@ test("check tells nothing, and a gauge says whether the store is away", async ()
   await lock.acquire(freshUser());
   expect(await gauge()).toBe(1);
   proxy.releaseHeld();
-  await until(async () => (await lock.acquire(freshUser())).outcome === "acquired", {
-    what: "Redis to be back",
-    boundMs: 20_000,
-  });
+  await untilBack(lock);
   await until(async () => (await gauge()) === 0, { what: "the gauge", boundMs: 20_000 });
   running.disable();
   await telemetry.stop();
