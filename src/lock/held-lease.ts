@@ -176,7 +176,7 @@ export class HeldLease extends Timer {
   /** Rule 19: the end of a cooldown by the monotonic clock, which no step makes later; 0 for none. */
   #coolsUntil(cooldownMs: number): number {
     if (cooldownMs === 0 || this.#lost !== undefined || !this.clock.isValid) return 0;
-    return Math.ceil(performance.now() + this.#storeOffsetMs) + cooldownMs;
+    return Math.floor(performance.now() + this.#storeOffsetMs) + cooldownMs;
   }
 
   /** Call once, and not after `complete`. @param told the answer of the run (rule 25). */

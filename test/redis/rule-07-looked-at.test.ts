@@ -273,3 +273,14 @@ test.each([
   await lease.release({ cooldownMs: 1_000 });
   expect(Number(await redis.send("PTTL", lease.key))).toBeLessThanOrEqual(1_000);
 });
+
+test("rule 19: no cooldown is longer than was asked for, not by the rounding of a millisecond", async () => {
+  const { lock, redis } = await openFixture({ ttlMs: 20_000 });
+  const lives: number[] = [];
+  for (let n = 0; n < 50; n++) {
+    const lease = await leaseOf(lock, freshUser());
+    await lease.release({ cooldownMs: 1_000 });
+    lives.push(Number(await redis.send("PTTL", lease.key)));
+  }
+  expect(Math.max(...lives)).toBeLessThanOrEqual(1_000);
+});
