@@ -315,10 +315,6 @@ class FetchExchange implements Exchange {
     return this.request.method;
   }
 
-  get mayStillChange(): boolean {
-    return !this.isAnswered && !this.clientLeft;
-  }
-
   header(name: string): string | undefined {
     return this.request.headers.get(name) ?? undefined;
   }

@@ -16,8 +16,8 @@ export interface Exchange {
   readonly isAnswered: boolean;
   /** The client has left, or cannot read the rest of the response. */
   readonly clientLeft: boolean;
-  /** The response may still change although the work is done. */
-  readonly mayStillChange: boolean;
+  /** The response may still change although the work is done; absent where it is over by then. */
+  readonly mayStillChange?: boolean;
   stop(): void;
   /** Gets the promise of the lease's end: until then a platform must not freeze the process. */
   leaseEnds?(ended: Promise<unknown>): void;

@@ -118,17 +118,12 @@ class IoredisServer implements ServerPort {
       : client.evalsha(digest, keys.length, ...keys, ...args);
   }
 
-  ask(words: readonly string[]): Promise<unknown> {
-    const { call = missingMethod("call") } = this.client;
-    return call.apply(this.client, words as string[]);
+  async ask(words: readonly string[]): Promise<unknown> {
+    return await (this.client as Required<IoredisInternals>).call(...words);
   }
 }
 
 const none = (): void => {};
-
-function missingMethod(name: string): () => Promise<never> {
-  return () => Promise.reject(new Error(`the Redis client has no ${name}()`));
-}
 
 export class IoredisPort extends IoredisServer implements ClientPort {
   readonly isCluster: boolean;
@@ -242,9 +237,8 @@ export class IoredisPort extends IoredisServer implements ClientPort {
 
   /** Sends `SELECT` again: if Redis refused it, ioredis silently stays in database 0. */
   async askDatabase(): Promise<number | undefined> {
-    const { database } = this;
-    const { select = missingMethod("select") } = this.client;
-    return (await select.call(this.client, database)) === "OK" ? database : undefined;
+    const { client, database } = this;
+    return (await client.select?.(database)) === "OK" ? database : undefined;
   }
 
   /** A Cluster sends a pipeline, its `WAIT` included, to the node of its keys. */
