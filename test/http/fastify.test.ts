@@ -1,9 +1,10 @@
 import { Readable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
-import Fastify, { type FastifyInstance, type FastifyReply } from "fastify";
+import Fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from "fastify";
 import { expect, test } from "vitest";
 import { submitGuard } from "../../src/fastify/index.ts";
 import { InvalidOptionError, MemoryStore, SubmitLock } from "../../src/index.ts";
+import { heldBackMs } from "../../src/node/exchange.ts";
 import { until } from "../support/until.ts";
 import { openOrdersForTest } from "./fastify-orders.ts";
 import { gate } from "./gate.ts";
@@ -19,7 +20,22 @@ async function submitAndLeave(app: FastifyInstance, user: string, begun: Promise
   await expect(answer).rejects.toThrow();
 }
 
-test.each(["return reply", "return reply behind hijack", "a callback"])(
+test("an outer guard keeps what an inner guard of another lock replays", async () => {
+  const idOf = ({ headers }: FastifyRequest) => `${headers["x-outer"]}`;
+  const { app, guard } = openOrdersForTest({ guard: { idempotency: { submissionId: idOf } } });
+  const lock = new SubmitLock({ store: new MemoryStore() });
+  const inner = submitGuard({ lock, userId: () => "42", idempotency: {} });
+  let runs = 0;
+  app.post("/", guard.protect(inner.protect(async () => ({ run: ++runs }))));
+  for (const [outer, key] of ["a7", "b7", "b8"].map((ids) => ids.split(""))) {
+    const headers = { "x-user": "a", "x-outer": outer, "idempotency-key": key };
+    const answer = await app.inject({ method: "POST", url: "/", headers });
+    expect([answer.statusCode, answer.json()]).toEqual([200, { run: 1 }]);
+  }
+  await lock.close();
+});
+
+test.each(["return reply", "return reply at once", "return reply behind hijack", "a callback"])(
   "a client that leaves does not end work that goes on unseen: %s",
   async (how) => {
     const { app, place, isFree, user, whenFree } = openOrdersForTest({
@@ -34,6 +50,12 @@ test.each(["return reply", "return reply behind hijack", "a callback"])(
     };
     if (how === "a callback") {
       place((_request, reply) => work(reply));
+    } else if (how.includes("at once")) {
+      // Not async.
+      place((_request, reply) => {
+        work(reply);
+        return reply;
+      });
     } else {
       place(async (_request, reply) => {
         work(reply);
@@ -41,7 +63,7 @@ test.each(["return reply", "return reply behind hijack", "a callback"])(
       });
     }
     await submitAndLeave(app, user, begun.opened);
-    await sleep(50);
+    await sleep(heldBackMs + 200);
     expect(await isFree()).toBe(false);
     over.open();
     await whenFree();

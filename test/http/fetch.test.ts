@@ -119,6 +119,19 @@ describe("plain requests", () => {
     expect(await seen.json()).toEqual(["lock:submit:42", id]);
   });
 
+  test("an inner guard's own cooldown is refused, and one that is the outer's is not", async () => {
+    const { lock } = open();
+    const post = (cooldownMs: number) => {
+      const inner = open({ lock, cooldownMs, idempotency: undefined });
+      const outer = open({ lock, cooldownMs: 5 }).guard;
+      const handler = outer.protect(inner.guard.protect(() => new Response("placed")));
+      return handler(order({ headers: { "idempotency-key": `${cooldownMs}` } }));
+    };
+    const said = "cooldownMs: expected this option on the outermost";
+    await expect(post(7)).rejects.toThrow(said);
+    expect((await post(5)).status).toBe(200);
+  });
+
   test("a quoted key with a comma and a space is refused: it may have been two lines", async () => {
     const { guard } = open();
     const post = guard.protect(() => new Response("placed"));

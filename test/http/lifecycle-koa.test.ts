@@ -1,7 +1,11 @@
+import { createServer } from "node:http";
 import { Readable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
+import Koa3 from "koa";
+import Koa2 from "koa2";
 import { describe, expect, test } from "vitest";
 import { MemoryStore, SubmitLock } from "../../src/index.ts";
+import { submitGuard } from "../../src/koa/index.ts";
 import { until } from "../support/until.ts";
 import { type Framework, koas, newer } from "./frameworks.ts";
 import { departure, gate } from "./gate.ts";
@@ -10,6 +14,40 @@ import { layerThatWaits, onKoa } from "./layers.ts";
 import { codeOf, openOnce, orderKey } from "./once-shop.ts";
 import { clicksAgain, endless, leavesAndRetries, openShop, shortTimes } from "./shop.ts";
 import type { Layer, Turn } from "./turn.ts";
+
+test.each([
+  ["2", Koa2 as typeof Koa3],
+  ["3", Koa3],
+])(
+  "on Koa %s, the body of a stream is kept where the head was flushed before it",
+  async (_major, lib) => {
+    const lock = new SubmitLock({ store: new MemoryStore() });
+    const app = new lib();
+    let runs = 0;
+    app.use(submitGuard({ lock, userId: () => "42", idempotency: {} }));
+    app.use((ctx) => {
+      ctx.status = 201;
+      ctx.type = "text/plain";
+      ctx.flushHeaders();
+      ctx.body = Readable.from([`run ${++runs}`]);
+    });
+    const server = createServer(app.callback());
+    const url = `http://127.0.0.1:${await listen(server)}`;
+    const submit = async () => {
+      const sent = { method: "POST", headers: { "idempotency-key": orderKey } };
+      const { status, text } = await fetch(url, sent).then(async (answer) => ({
+        status: answer.status,
+        text: await answer.text(),
+      }));
+      await until(async () => (await lock.inspect("42")).state === "free", { what: "a free lock" });
+      return [status, text];
+    };
+    expect(await submit()).toEqual([201, "run 1"]);
+    expect(await submit()).toEqual([201, "run 1"]);
+    server.close();
+    await lock.close();
+  },
+);
 
 describe.each(koas)("$name", (framework: Framework) => {
   test("a generator that cleans up after its client has left keeps the lock until it has", async () => {

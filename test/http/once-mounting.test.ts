@@ -1,11 +1,11 @@
 import { randomUUID } from "node:crypto";
-import { createServer, type Server } from "node:http";
+import { createServer, type IncomingMessage, type Server } from "node:http";
 import { brotliCompressSync, deflateSync, gunzipSync, gzipSync } from "node:zlib";
 import express5, { type Express, type Request, type Response } from "express";
 import express4 from "express4";
 import { afterEach, describe, expect, test } from "vitest";
 import { submitGuard } from "../../src/express/index.ts";
-import { RedisStore } from "../../src/index.ts";
+import { MemoryStore, RedisStore, SubmitLock } from "../../src/index.ts";
 import { ioredis6 } from "../support/clients.ts";
 import { closeLocks, openLock } from "../support/locks.ts";
 import { sharedRedisPort } from "../support/redis-server.ts";
@@ -332,4 +332,20 @@ describe("once sub apps", () => {
       expect(Object.getPrototypeOf(app.response)).toBe(base);
     });
   });
+});
+
+test("without Express, the path of Node's own request is a part of the submission", async () => {
+  const lock = new SubmitLock({ store: new MemoryStore() });
+  const guard = submitGuard<IncomingMessage>({ lock, userId: () => "42", idempotency: {} });
+  const place = guard.protect(async (req, res) => {
+    res.end(req.url);
+  });
+  const server = createServer((req, res) => place(req as never, res as never, () => res.end()));
+  const url = `http://127.0.0.1:${await listen(server)}`;
+  for (const path of ["/orders", "/refunds", "/orders"]) {
+    const sent = { method: "POST", headers: { "idempotency-key": "a-key" } };
+    expect(await (await fetch(url + path, sent)).text()).toBe(path);
+  }
+  server.close();
+  await lock.close();
 });

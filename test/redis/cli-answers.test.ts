@@ -321,6 +321,21 @@ test.each(clusterClients)(
       const after = await scans();
       expect(after.filter((calls, at) => calls > (before[at] ?? 0))).toHaveLength(1);
     }
+    // A scan of one node would miss the keys of the others.
+    const url = `redis://127.0.0.1:${cluster.ports[0]}`;
+    for (const words of [["answers", users[0] ?? ""], ["list"]]) {
+      const refused = await runMain([...words, "--url", url]);
+      expect(refused).toMatchObject({ code: 2, stdout: "" });
+      expect(refused.stderr).toContain("--cluster");
+    }
   },
   60_000,
 );
+
+test("a node of a Cluster that is down is not taken for the whole", async () => {
+  const { port } = await forTest(startRedis({ args: ["--cluster-enabled", "yes"] }));
+  for (const words of [["answers", freshUser()], ["list"]]) {
+    const ended = await runMain([...words, "--url", `redis://127.0.0.1:${port}`]);
+    expectFailure(ended, 3, "a part of the Cluster is down");
+  }
+});

@@ -13,7 +13,8 @@ import { VirtualFixture } from "../lab/simulation/virtual-fixture.ts";
 import { record } from "../support/channels.ts";
 import { runChild, sourceUrl } from "../support/child.ts";
 import { freshUser } from "../support/ids.ts";
-import { closeLocks, leaseOf, openLock } from "../support/locks.ts";
+import { acquired, closeLocks, leaseOf, openLock } from "../support/locks.ts";
+import { until } from "../support/until.ts";
 
 afterEach(closeLocks);
 
@@ -42,6 +43,37 @@ test("withLock says whether a cooldown kept it out", async () => {
   });
   const error = await lock.withLock(user, never).catch((reason: unknown) => reason);
   expect(error).toMatchObject({ code: "SUBMIT_LOCK_CONTENDED", isCooldown: true, hasEnded: false });
+});
+
+test("a lease without a submission keeps no answer, and can be released after that was tried", async () => {
+  const [lock, user] = [openLock({ store: new MemoryStore() }), freshUser()];
+  const lease = await leaseOf(lock, user);
+  const complete = () => lease.complete({ status: 201 });
+  for (let time = 0; time < 2; time++) {
+    expect(complete).toThrow("expected a lease of acquire(userId, { submission })");
+  }
+  expect(await lease.release()).toBe("released");
+  expect(await lock.inspect(user)).toEqual({ state: "free" });
+});
+
+test("a look-up with another fingerprint is mismatched, in flight and completed", async () => {
+  const [lock, user] = [openLock({ store: new MemoryStore() }), freshUser()];
+  const look = () => lock.lookUp(user, { submission: { ...submission, fingerprint: "7 pieces" } });
+  const mine = { submission: { ...submission, fingerprint: "1 piece" } };
+  const { lease } = acquired(await lock.acquire(user, mine));
+  expect(await look()).toEqual({ outcome: "mismatched", inFlight: true });
+  await lease.complete({ status: 201 });
+  expect(await look()).toEqual({ outcome: "mismatched", inFlight: false });
+});
+
+test("whoever waits for a run that tells an HTTP answer gets no value, and runs nothing", async () => {
+  const [lock, user] = [openLock({ store: new MemoryStore() }), freshUser()];
+  const { lease } = acquired(await lock.acquire(user, { submission }));
+  const waiting = lock.once(user, submission, never, { waitMs: 5_000 }).catch((reason) => reason);
+  await until(() => lock.stats().waiting === 1, { what: "the wait" });
+  await lease.release({ told: { status: 402, body: "declined" } });
+  const code = "SUBMIT_LOCK_CONTENDED";
+  expect(await waiting).toMatchObject({ code, hasEnded: true, sameSubmission: true });
 });
 
 test("repeats that wait together get a value each, to change as they like", async () => {

@@ -192,6 +192,14 @@ test("places without a file describe nothing", () => {
   }
 });
 
+test("more than 1 000 files are a 413", () => {
+  const files = (count: number) => [Array.from({ length: count }, () => ({ ...inMemory }))];
+  expect(Object.values(sentFiles(files(1_000)) ?? {})[0]).toHaveLength(1_000);
+  expect(() => sentFiles(files(1_001))).toThrow(
+    expect.objectContaining({ code: "SUBMIT_LOCK_NO_FINGERPRINT", status: 413 }),
+  );
+});
+
 test("a file that lies in two places is one file", () => {
   const files = { list: [inMemory] };
   expect(sentFiles([files, undefined, files])).toEqual(sentFiles([files]));

@@ -79,6 +79,8 @@ const places: Record<string, { readonly pass: (given: never) => unknown; readonl
       [{ submissionId: "7" }, "idempotency.submissionId", "a function", '"7"'],
       [{ submissionId: null }, "idempotency.submissionId", "null"],
       [{ fingerprint: "body" }, "idempotency.fingerprint", "a function", '"body"'],
+      [{ fingerprint: { except: "_csrf" } }, "fingerprint.except", "an array", '"_csrf"'],
+      [{ fingerprint: { except: ["_csrf", 7] } }, "fingerprint.except", "an array", "got 7"],
       [{ retainMs: 1_999 }, "idempotency.retainMs", "from 2000 to 604800000"],
       [{ retainMs: 604_800_001 }, "idempotency.retainMs", "604800001"],
       [{ retainMs: null }, "idempotency.retainMs", "null"],
@@ -252,6 +254,9 @@ const places: Record<string, { readonly pass: (given: never) => unknown; readonl
       ...["shop1", "shop.", "shop-", "shop_", "shop~", "shop@", "shop%3A", "shop%", "S", ":Z"].map(
         (keyPrefix): Row => [{ keyPrefix }, "keyPrefix: ", prefixEnd, `got "${keyPrefix}"`],
       ),
+      ...[7, null, "x".repeat(65), "web\n3", "web\u0085", "web\ud800"].map(
+        (holder): Row => [{ holder }, "holder: ", "at most 64 characters"],
+      ),
       [{ keyOf: "lock:" }, "keyOf: ", "a function", 'got "lock:"'],
       [{ keyOf: null }, "keyOf: ", "a function", "got null"],
       [{ store: undefined }, `store: expected ${storeNeeded}, got undefined`],
@@ -278,6 +283,17 @@ const places: Record<string, { readonly pass: (given: never) => unknown; readonl
       ...[-1, 600_001, 1.5, "1s"].map((waitMs): Row => [{ waitMs }, "waitMs"]),
       [{ wait: 5 }, "withLock options"],
       [undefined, "withLock options"],
+    ],
+  },
+  "withLock's work": {
+    pass: (given) => lock.withLock("42", {}, given),
+    rows: [[{}, "work: expected a function, got an object"]],
+  },
+  "check's options": {
+    pass: (given) => lock.check(given),
+    rows: [
+      [{ submissions: "yes" }, "submissions: ", "true or false", '"yes"'],
+      [{ submission: true }, 'the unknown option "submission"'],
     ],
   },
   "once's options": {

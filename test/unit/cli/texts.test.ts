@@ -116,6 +116,7 @@ describe("show tells of a lock", () => {
         "356a192b, which a newer lock",
       ],
     ],
+    ["of another lock with a long value", { ...foreign, valueStart: "a".repeat(16) }, ['aaa" …\n']],
     ["that holds no text", noText, ["holds no text", "another prefix"], ["not notified"]],
     [
       "of another library",
@@ -170,6 +171,18 @@ describe("free tells a person", () => {
 
   test("how long the next order waits without --now", async () => {
     expect((await asked(working, "--now")).join("\n")).toMatch(/--now .* in 10\.0 s at most/);
+  });
+
+  test.each<[found: Found, options: string[], when: string]>([
+    [working, [], "in 10.0 s at most"],
+    [working, ["--now"], "at once"],
+    [cooldown, [], "at once"],
+    [foreign, [], "at once"],
+  ])("by --dry-run when the next order would start: %o %j", async (found, options, when) => {
+    const dryRun = [...options, "--dry-run", "--id", "id" in found ? found.id : ""];
+    expect((await asked(found, ...dryRun)).join()).toMatch(
+      new RegExp(`^Would free user 42 .* let the next order start ${when}\\. Nothing was changed`),
+    );
   });
 
   test("that the lock was freed already, and how much a clock that was set back adds", async () => {
@@ -315,6 +328,8 @@ test("watch has a line for each change, with the time of the clock", () => {
   ]);
   expect(lines[1]).toContain("api-7f9c5d4b8-x2z7q:17 0f8fad5b");
   expect(lines[3]).toContain("1.9 s");
+  expect(lines[1]).not.toContain(" ago");
+  expect(watched([[0, working]])[0]).toMatch(/0f8fad5b 4\.2 s ago$/);
   expect(lines[6]).toContain("anna@ops-1 (ticket 4711), ends in 8.8 s");
 });
 
