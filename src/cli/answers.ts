@@ -43,7 +43,7 @@ export async function answers({ args, terminal, open }: Context): Promise<undefi
   const idsIn = idsOf(args.user, key, route, submission);
   const connection = await open();
   const [lock] = connection.locks;
-  const records = recordsOf(connection, lock, args.user);
+  const records = await recordsOf(connection, lock, args.user);
   const found: KeptAnswer[] = [];
   const isScan = key === undefined && submission === undefined;
   const look = async (id: string): Promise<void> => {
@@ -139,7 +139,7 @@ export async function forget({ args, terminal, open }: Context): Promise<number>
   const { address } = connection;
   const [lock] = connection.locks;
   const user = visibleUser(args.user);
-  const records = recordsOf(connection, lock, args.user);
+  const records = await recordsOf(connection, lock, args.user);
   const seen = await records.look(args.id);
   if (seen.outcome === "unknown") throw records.noRecord(args.id);
   const end = (outcome: string, text: string, more: object = {}): number => {
@@ -221,7 +221,8 @@ function idsOf(
   return (lockKey) => [...new Set(ids.map((each) => each(lockKey)))];
 }
 
-function recordsOf(connection: CliTarget, lock: CliLock, user: string) {
+/** @throws CliError while a Cluster moves the user's slot: a record there would not be found. */
+async function recordsOf(connection: CliTarget, lock: CliLock, user: string) {
   const { address, clientPrefix } = connection;
   const client = clientOf(connection);
   const lockKey = lock.keyFor(user);
@@ -232,6 +233,13 @@ function recordsOf(connection: CliTarget, lock: CliLock, user: string) {
   const nodes = ofSlot.length === 0 ? masters : ofSlot;
   /** The beginning of the keys of the user's records, without the client's prefix. */
   const start = recordKeyOf(client, lockKey, "");
+  if (client.isCluster) {
+    // Two keys: a slot that moves refuses them, unless it holds both.
+    const asked = client.eval("return 1", { keys: [lockKey, `${start}probe`], args: [] });
+    await answerOf(address, asked).catch((error: Error) => {
+      throw toCliError(error, address);
+    });
+  }
   /** `unknown`: the key holds another program's value. Throws where Redis does not answer. */
   const look = async (id: string): Promise<Looked> => {
     // Try again for a while: a new connection first asks Redis which database it is in.

@@ -218,8 +218,9 @@ export async function answerOf<Value>(address: string, asked: Promise<Value>): P
     asked.then((value) => ({ value })),
   );
   if (answer !== undefined) return answer.value;
-  const text = `no answer from ${address} within 2 s. Can this host reach it?`;
-  throw new CliError(text, exitCode.noRedis);
+  const causes =
+    "Can this host reach it, is Redis stopped or busy, and does the address say rediss:// exactly where Redis uses TLS?";
+  throw new CliError(`no answer from ${address} within 2 s. ${causes}`, exitCode.noRedis);
 }
 
 export function redisOf({ address, database }: Pick<CliTarget, "address" | "database">): string {

@@ -48,11 +48,25 @@ const sentences: readonly (readonly [RegExp, code: number, sentence: string])[] 
   [
     refusals.command,
     notPermitted,
-    ' does not permit a command that is needed. The documentation of submit-lock has the line for ACL SETUSER, under "Permissions".',
+    ' does not permit a command that is needed, or is a Sentinel (use --sentinel). The documentation of submit-lock has the line for ACL SETUSER, under "Permissions".',
+  ],
+  [
+    /\bTRYAGAIN\b|Too many Cluster redirections/,
+    noRedis,
+    " is moving this user's keys to another node. Try again once they have moved; redis-cli --cluster fix ends a move that was interrupted.",
   ],
   [/\b(MOVED|ASK) \d+/, usage, " is a node of a Cluster. Add --cluster."],
   [/cluster support disabled/, usage, " is not a Cluster. Leave --cluster out."],
-  [/sentinels are unreachable/, noRedis, ": no Sentinel answered. Check --sentinel and --master."],
+  [
+    /sentinels are unreachable.*\b(NOAUTH|WRONGPASS|NOPERM)\b/s,
+    notPermitted,
+    ": a Sentinel rejected its user name or password. Use a client of the shop's own, by --config.",
+  ],
+  [
+    /sentinels are unreachable/,
+    noRedis,
+    ": no Sentinel answered with that master. Check --sentinel and --master, and use rediss:// in --url exactly where Sentinels use TLS, with --tls-ca.",
+  ],
   [
     /certificate|self[- ]signed|altname|wrong version number|ssl3_get_record/i,
     noRedis,
@@ -70,6 +84,11 @@ const sentences: readonly (readonly [RegExp, code: number, sentence: string])[] 
   [/\b(LOADING|MASTERDOWN)\b/, noRedis, " is not ready yet. Try again in a moment."],
   [/^check\(\) could not|unexpected reply/, noRedis, " answered, and not as a lock needs it."],
   [/\bBUSY\b/, noRedis, " runs a script. SCRIPT KILL ends one that has written nothing."],
+  [
+    /slots cache/,
+    noRedis,
+    ": no node answered. Is one up, and does the address say rediss:// exactly where Redis uses TLS, with the server's authority by --tls-ca?",
+  ],
   [
     /Connection is closed|ECONNRESET|closed unexpectedly/,
     noRedis,
@@ -96,7 +115,10 @@ export function toCliError(error: unknown, at: string): CliError {
   }
   const found = sentences.find(([pattern]) => reasons.some((reason) => pattern.test(reason)));
   if (found !== undefined) return new CliError(`${at}${found[2]} (${text})`, found[1], error);
-  const silence = `no answer from ${at}. Is the address right, and can this host reach it?`;
+  const doubt = reasons.some((reason) => /\bis silent\b/.test(reason))
+    ? "Is it stopped or busy, or does a Cluster move the slot of these keys (redis-cli --cluster check)?"
+    : "Is the address right, and can this host reach it?";
+  const silence = `no answer from ${at}. ${doubt}`;
   const failed = causes.some(isServerError) ? `${at} answered with an error` : silence;
   return new CliError(`${failed} (${text})`, noRedis, error);
 }

@@ -24,7 +24,7 @@ const pauseMs = 5;
 /** The number of test keys. With two masters, all are on one master once in 32 768 times. */
 const probes = 16;
 
-/** @throws CliError for a plain client of a Cluster: a scan would miss the keys of other nodes. */
+/** @throws CliError for a plain client of a Cluster, up or down: a scan would miss other nodes' keys. */
 export async function refuseNodeOfCluster(connection: CliTarget): Promise<void> {
   const client = clientOf(connection);
   if (client.isCluster) return;
@@ -33,7 +33,8 @@ export async function refuseNodeOfCluster(connection: CliTarget): Promise<void> 
     client.eval("return 1", { keys: [`${locks[0].keyPrefix}probe-${index}`], args: [] }),
   );
   const answers = Promise.all(asked.map((each) => each.catch((error: unknown) => error)));
-  const moved = (await answerOf(address, answers)).find((each) => /\bMOVED\b/.test(String(each)));
+  const refused = /\b(MOVED|CLUSTERDOWN)\b/;
+  const moved = (await answerOf(address, answers)).find((each) => refused.test(String(each)));
   if (moved !== undefined) throw toCliError(moved, address);
 }
 

@@ -198,6 +198,12 @@ test("a server that closes each connection is told of, and of what does so", asy
   expect(ended.stderr).toContain("rediss:// exactly where Redis uses TLS");
 });
 
+test("an address with TLS of a Redis without it is told of", async () => {
+  const url = `rediss://127.0.0.1:${sharedRedisPort()}`;
+  const ended = await runMain(["show", "42", "--url", url]);
+  expectFailure(ended, 3, "rediss:// exactly where Redis uses TLS");
+});
+
 test("Ctrl-C at a question changes nothing, and says so", async ({ skip }) => {
   if (spawnSync("script", ["--version"]).status !== 0) return skip("there is no script here");
   const key = `lock:submit:${freshUser()}`;
@@ -359,6 +365,32 @@ test("Sentinels that do not answer are named", async () => {
   const args = ["show", "42", "--sentinel", sentinel, "--master", "mymaster"];
   const said = `the master "mymaster" of the Sentinels at ${sentinel}: no Sentinel answered`;
   expectFailure(await runMain(args), 3, said);
+});
+
+test.each([
+  ["-NOAUTH Authentication required.", 4, "rejected its user name or password"],
+  ["-NOPERM User default has no permissions to run the 'sentinel' command", 4, "--config"],
+  ["*-1", 3, "no Sentinel answered with that master"],
+])("a Sentinel that answers %s is told of", async (reply, code, said) => {
+  const server = createServer((socket) => {
+    socket
+      .on("error", () => {})
+      .on("data", (chunk) => {
+        // A reply for each of the commands.
+        for (const _command of `${chunk}`.matchAll(/^\*/gm)) socket.write(`${reply}\r\n`);
+      });
+  }).listen(0, "127.0.0.1");
+  onTestFinished(() => void server.close());
+  await once(server, "listening");
+  const sentinel = `127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const args = ["show", "42", "--sentinel", sentinel, "--master", "mymaster"];
+  expectFailure(await runMain(args), code, said);
+});
+
+test("a Cluster of which no node answers is told of", async () => {
+  const url = `redis://127.0.0.1:${await freePort()}`;
+  const said = "no node answered. Is one up, and does the address say rediss://";
+  expectFailure(await runMain(["show", "42", "--cluster", "--url", url]), 3, said);
 });
 
 test("with rediss:// the master that Sentinels name gets no password in clear text", async () => {

@@ -119,6 +119,14 @@ test("a user who may not CLIENT INFO is a misconfiguration that says what to per
   expect(cause.message).toContain("+client|info");
 });
 
+test("a server without HELLO is a misconfiguration, and its advice helps", async () => {
+  const { port } = await forTest(startRedis({ args: ["--rename-command", "HELLO", ""] }));
+  const refused = lockOn(open({ socket: at(port) }));
+  const said = async () => causeOf(await refused.acquire(freshUser())).message;
+  await until(async () => (await said()).includes("set its RESP to 2"), { what: "the advice" });
+  await leaseOf(lockOn(await openReady({ socket: at(port), RESP: 2 })), freshUser());
+});
+
 test("a ping of the client that fails is not a loss", async () => {
   const user = await newUser(observer(), "-ping");
   const client = await openReady({ socket: at(sharedRedisPort()), ...user, pingInterval: 10 });

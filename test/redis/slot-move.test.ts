@@ -2,6 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, afterEach, describe, expect, test } from "vitest";
 import { RedisStore, type SubmitLock } from "../../src/index.ts";
 import { slotOf } from "../../src/stores/redis/clients/slots.ts";
+import { expectFailure, runMain } from "../support/cli.ts";
 import { closeClients, clusterClients, ioredis6, untilReady } from "../support/clients.ts";
 import { acquired, closeLocks, leaseOf, openLock } from "../support/locks.ts";
 import { startCluster } from "../support/redis-cluster.ts";
@@ -94,6 +95,27 @@ describe.each(clusterClients)("while a slot is moved, with $name", ({ connect })
     expect(await lookUp("cart 8")).toEqual({ outcome: "none" });
     await (await leaseOf(lock, user)).release();
   });
+
+  test.each(["source", "target"] as const)(
+    "a record that lies on the %s is not said to be missing at the shell",
+    async (where) => {
+      const { begin, submit, user, kept } = await openFixture();
+      await acquired(await submit()).lease.complete(answer);
+      const move = await begin();
+      if (where === "target") await move.move(kept);
+      const words = [
+        "answers",
+        user,
+        "--cluster",
+        "--url",
+        `redis://127.0.0.1:${cluster.ports[0]}`,
+      ];
+      expectFailure(await runMain(words), 3, "redis-cli --cluster fix");
+      expectFailure(await runMain(["show", ...words.slice(1)]), 3, "move the slot of these keys");
+      await move.finish();
+      expect((await runMain(words)).stdout).toContain("has 1 kept answer ");
+    },
+  );
 
   test.each(["source", "target"] as const)(
     "a lock that was taken before and lies on the %s leaves its cooldown",

@@ -74,6 +74,10 @@ const misconfigurations: readonly (readonly [RegExp, advice: string])[] = [
     "Redis has no INFO, which ioredis asks for before it is ready: set its enableReadyCheck to false",
   ],
   [
+    /^ERR unknown command ['`]hello\b/i,
+    "Redis has no HELLO, which node-redis sends: set its RESP to 2",
+  ],
+  [
     refusals.command,
     "Redis does not permit what a lock needs (EVAL, and GET, SET, PTTL, PEXPIRE, DEL and TIME within it, on its keys)",
   ],

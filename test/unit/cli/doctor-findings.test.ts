@@ -152,7 +152,9 @@ describe("doctor", () => {
 
   test("names a node that is silent", async () => {
     const { servers } = await reportOn(clusterNode({ failure: "silence" }));
-    const text = "no answer from redis-1:6379 within 2 s. Can this host reach it?";
+    const text = expect.stringMatching(
+      /^no answer from redis-1:6379 within 2 s\. Can this host reach/,
+    );
     expect(servers[0]?.findings).toContainEqual(expect.objectContaining({ text }));
   });
 
