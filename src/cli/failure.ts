@@ -46,14 +46,19 @@ const sentences: readonly (readonly [RegExp, code: number, sentence: string])[] 
     ": no such database. Put the number of the shop's database at the end of the URL.",
   ],
   [
+    /unknown command ['`]eval/i,
+    notPermitted,
+    " has no EVAL: it was renamed or removed there, or this is a Sentinel (use --sentinel and --master).",
+  ],
+  [
     refusals.command,
     notPermitted,
-    ' does not permit a command that is needed, or is a Sentinel (use --sentinel). The documentation of submit-lock has the line for ACL SETUSER, under "Permissions".',
+    ' does not permit a command that is needed. The documentation of submit-lock has the line for ACL SETUSER, under "Permissions".',
   ],
   [
     /\bTRYAGAIN\b|Too many Cluster redirections/,
     noRedis,
-    " is moving this user's keys to another node. Try again once they have moved; redis-cli --cluster fix ends a move that was interrupted.",
+    " is moving these keys to another node, or its nodes disagree where they are. Try again in a moment; redis-cli --cluster fix ends a move that was interrupted.",
   ],
   [/\b(MOVED|ASK) \d+/, usage, " is a node of a Cluster. Add --cluster."],
   [/cluster support disabled/, usage, " is not a Cluster. Leave --cluster out."],

@@ -387,6 +387,12 @@ test.each([
   expectFailure(await runMain(args), code, said);
 });
 
+test("a Redis without EVAL is told of, which may be a Sentinel", async () => {
+  const { port } = await forTest(startRedis({ args: ["--rename-command", "EVAL", ""] }));
+  const words = ["show", "42", "--url", `redis://127.0.0.1:${port}`];
+  expectFailure(await runMain(words), 4, "use --sentinel");
+});
+
 test("a Cluster of which no node answers is told of", async () => {
   const url = `redis://127.0.0.1:${await freePort()}`;
   const said = "no node answered. Is one up, and does the address say rediss://";
