@@ -56,7 +56,7 @@ const sentences: readonly (readonly [RegExp, code: number, sentence: string])[] 
     ' does not permit a command that is needed. The documentation of submit-lock has the line for ACL SETUSER, under "Permissions".',
   ],
   [
-    /\bTRYAGAIN\b|Too many Cluster redirections/,
+    /\bTRYAGAIN\b|Too many Cluster redirections.*\b(MOVED|ASK) \d/s,
     noRedis,
     " is moving these keys to another node, or its nodes disagree where they are. Try again in a moment; redis-cli --cluster fix ends a move that was interrupted.",
   ],
@@ -65,7 +65,7 @@ const sentences: readonly (readonly [RegExp, code: number, sentence: string])[] 
   [
     /sentinels are unreachable.*\b(NOAUTH|WRONGPASS|NOPERM)\b/s,
     notPermitted,
-    ": a Sentinel rejected its user name or password. Use a client of the shop's own, by --config.",
+    ": a Sentinel rejected the login, or does not permit SENTINEL. Use a client of the shop's own, by --config.",
   ],
   [
     /sentinels are unreachable/,
@@ -95,7 +95,7 @@ const sentences: readonly (readonly [RegExp, code: number, sentence: string])[] 
     ": no node answered. Is one up, and does the address say rediss:// exactly where Redis uses TLS, with the server's authority by --tls-ca?",
   ],
   [
-    /Connection is closed|ECONNRESET|closed unexpectedly/,
+    /Connection is closed|Cluster is ended|ECONNRESET|closed unexpectedly/,
     noRedis,
     ": no answer, and the connection was closed. Is Redis up (doctor names the nodes of a Cluster), does the address say rediss:// exactly where Redis uses TLS, and does Redis accept other hosts than its own (protected mode)?",
   ],

@@ -368,8 +368,12 @@ test("Sentinels that do not answer are named", async () => {
 });
 
 test.each([
-  ["-NOAUTH Authentication required.", 4, "rejected its user name or password"],
-  ["-NOPERM User default has no permissions to run the 'sentinel' command", 4, "--config"],
+  ["-NOAUTH Authentication required.", 4, "rejected the login"],
+  [
+    "-NOPERM User default has no permissions to run the 'sentinel' command",
+    4,
+    "does not permit SENTINEL",
+  ],
   ["*-1", 3, "no Sentinel answered with that master"],
 ])("a Sentinel that answers %s is told of", async (reply, code, said) => {
   const server = createServer((socket) => {

@@ -240,6 +240,19 @@ describe("an error", () => {
     ["MOVED 866 127.0.0.1:7001", 2, "--cluster"],
     ["ERR This instance has cluster support disabled", 2, "Leave --cluster out"],
     ["CLUSTERDOWN Hash slot not served", 3, "a part of the Cluster is down"],
+    [
+      "Too many Cluster redirections. Last error: ReplyError: CLUSTERDOWN The cluster is down",
+      ...([3, "a part of the Cluster is down"] as const),
+    ],
+    [
+      "Too many Cluster redirections. Last error: Error: Connection is closed.",
+      ...([3, "Is Redis up"] as const),
+    ],
+    [
+      "Too many Cluster redirections. Last error: ReplyError: MOVED 866 127.0.0.1:7001",
+      ...([3, "redis-cli --cluster fix"] as const),
+    ],
+    ["Cluster is ended", 3, "Is Redis up"],
     ["READONLY You can't write against a read only replica.", 3, "the master"],
     ["OOM command not allowed when used memory > 'maxmemory'.", 3, "Raise its maxmemory"],
     ["MISCONF Redis is configured to save RDB snapshots", 3, "its disk"],
