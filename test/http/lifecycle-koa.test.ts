@@ -35,12 +35,10 @@ test.each([
     const url = `http://127.0.0.1:${await listen(server)}`;
     const submit = async () => {
       const sent = { method: "POST", headers: { "idempotency-key": orderKey } };
-      const { status, text } = await fetch(url, sent).then(async (answer) => ({
-        status: answer.status,
-        text: await answer.text(),
-      }));
+      const answer = await fetch(url, sent);
+      const text = await answer.text();
       await until(async () => (await lock.inspect("42")).state === "free", { what: "a free lock" });
-      return [status, text];
+      return [answer.status, text];
     };
     expect(await submit()).toEqual([201, "run 1"]);
     expect(await submit()).toEqual([201, "run 1"]);

@@ -52,7 +52,7 @@ const [port, metricsPort] = [await freePort(), await freePort()];
 let shop = startShop();
 let shopUrl = await urlOf(shop);
 const prometheus = startPrometheus();
-/** When an alert was first seen firing, since the last {@link forget}. */
+/** When each alert was first seen firing since the event that is played began. */
 let fired = new Map<string, number>();
 /** When an alert was last seen firing, or Prometheus did not answer. */
 let firedAt = 0;
