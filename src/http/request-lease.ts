@@ -131,7 +131,7 @@ export class RequestLease {
       this.end();
       return;
     }
-    this.#recordNow();
+    if (this.submission !== undefined) this.#recordNow();
     if (isWorking) {
       if (exchange.isAnswered) this.#capture?.responseEnded?.();
     } else if (exchange.clientLeft && !this.#isFinished) {
@@ -155,21 +155,21 @@ export class RequestLease {
     const answer = this.#capture?.answer();
     const hasSucceeded = answer !== undefined && answer.status >= 200 && answer.status < 400;
     const cooldownMs = hasSucceeded ? this.options.cooldownMs : 0;
-    const kept = this.#kept(answer);
+    const kept = submission && this.#kept(answer);
     const told = submission && kept === undefined ? this.#told(answer) : undefined;
     try {
       endLease(lease, kept, Math.max(cooldownMs, outerWorkMs), exchange, told);
     } catch {
       // The store has no cooldowns, or cannot keep this answer: end the lease without either.
-      const otherwise = this.#kept(undefined);
+      const otherwise = submission && this.#kept(undefined);
       setTimeout(() => endLease(lease, otherwise, 0, exchange), outerWorkMs);
     }
   }
 
   /** Rule 15: once the lease is lost, records an answer to keep, even a part: no retry must run. */
   #recordNow(): void {
-    const { lease, submission } = this;
-    if (!this.#isHeld || submission === undefined || lease.remainingMs() > 0) return;
+    const { lease } = this;
+    if (!this.#isHeld || lease.remainingMs() > 0) return;
     const kept = this.#kept(this.#capture?.answer());
     if (kept !== undefined) UserLease.record(lease, kept);
   }

@@ -109,6 +109,8 @@ export class HeldLease extends Timer {
   #signalContext: AsyncResource | undefined;
   /** Rule 19: set once the order has outlived its lock; ends its trace. */
   #endTrace: (() => void) | undefined;
+  /** Set once the lease is lost. Called before a release or complete: the work has ended. */
+  orderEnds: (() => void) | undefined;
   /** Called once, when the lease is lost. This function may call `release` or `complete`. */
   onLost: (() => void) | undefined;
   /** Rule 19: the one retire of a lost lease, begun by the lease itself or by `release`. */
@@ -192,7 +194,8 @@ export class HeldLease extends Timer {
     const record =
       told && command.submission && encodeRecord(command, told, this.#storeTimeMs(), runtime.seal);
     // Rule 5: this release also retires the requests of the acquire that are in flight.
-    const ends = { clock, onReleased, cooldownUntilMs: this.#coolsUntil(cooldownMs), told: record };
+    const cooldownUntilMs = cooldownMs && this.#coolsUntil(cooldownMs);
+    const ends = { clock, onReleased, cooldownUntilMs, told: record };
     new Releasing(this.runtime, this.command, ends).begin();
   }
 
@@ -228,6 +231,11 @@ export class HeldLease extends Timer {
     const why = explanations[reason];
     const lost = new LockLostError(`the lease was lost: ${why}`, reason, command.key);
     this.#lost = lost;
+    this.orderEnds = () => {
+      this.#unwatch();
+      this.#endTrace?.();
+      this.#endTrace = undefined;
+    };
     this.#unwatch();
     this.runtime.active.done();
     const durationMs = this.clock.now() - this.clock.startedAt;
@@ -265,9 +273,7 @@ export class HeldLease extends Timer {
   /** Called when a connection came up: earlier extends may have been lost. */
   extendNow(): void {
     // A listener of another lease's signal may have ended this one a moment ago.
-    if (this.#isWatched && this.clock.extendAt < Number.POSITIVE_INFINITY) {
-      this.#extend(this.clock.now());
-    }
+    if (this.#isWatched && this.clock.extendAt < Infinity) this.#extend(this.clock.now());
   }
 
   #unwatch(): void {
@@ -293,14 +299,6 @@ export class HeldLease extends Timer {
     else if (now >= notifyAt) this.#end(this.#endReason);
     else if (now >= extendAt) this.#extend(now);
     else this.#setTimer();
-  }
-
-  /** Called before a release or complete: the work has ended, and so has a lost lease's trace. */
-  orderEnds(): void {
-    if (this.#lost === undefined) return;
-    this.#unwatch();
-    this.#endTrace?.();
-    this.#endTrace = undefined;
   }
 
   #extend(now: number): void {

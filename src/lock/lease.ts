@@ -171,7 +171,7 @@ export class UserLease implements Lease {
     const cooldownMs = options === undefined ? 0 : this.#cooldownMs("release", options);
     const { told } = options ?? {};
     if (told !== undefined) checkAnswer(told);
-    this.#held.orderEnds();
+    this.#held.orderEnds?.();
     // The order is placed, so keep a record without an answer: after a mere release a retry runs.
     if (this.#isPlaced) void this.#complete({ status: 100 }, cooldownMs);
     // Rule 17: the first call of complete or release decides.
@@ -206,7 +206,7 @@ export class UserLease implements Lease {
   complete(answer: AnswerToStore, options?: ReleaseOptions): Promise<CompleteOutcome> {
     const cooldownMs = options === undefined ? 0 : this.#cooldownMs("complete", options);
     checkAnswer(answer);
-    this.#held.orderEnds();
+    this.#held.orderEnds?.();
     return this.#complete(answer, cooldownMs);
   }
 
@@ -234,7 +234,7 @@ export class UserLease implements Lease {
 
   /** Used by `once`. @param json the value, if it is kept. */
   static completeWithValue(lease: UserLease, json: string | undefined): Promise<CompleteOutcome> {
-    lease.#held.orderEnds();
+    lease.#held.orderEnds?.();
     // No guard replays a status of 100: a guard that finds this record refuses its request.
     return lease.#complete({ status: 100, json }, 0);
   }

@@ -185,7 +185,7 @@ export async function check(
   );
   const ending = new Promise<Parameters<OnReport<string>>>((resolve) => {
     const ended: OnReport<string> = (...result) => resolve(result);
-    held.orderEnds();
+    held.orderEnds?.();
     if (completes) held.complete({ status: 204 }, 0, ended);
     else held.release(ended);
   });

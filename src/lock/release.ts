@@ -238,7 +238,7 @@ export class Releasing extends UntilAnswered<Request, OwnedReply, ReleaseOutcome
       command: this.command,
       deadlineMs: undefined,
       // Read before the send: a request that is resolved afterwards was in flight during this try.
-      inFlightUntilMs: this.command.inFlight.latestDeadlineMs,
+      inFlightUntilMs: this.#retires ? this.command.inFlight.latestDeadlineMs : -Infinity,
       cooldownUntilMs: this.#cooldownUntilMs,
       told: this.#told,
       answer: (reply) => this.answered(request, reply),
@@ -251,8 +251,8 @@ export class Releasing extends UntilAnswered<Request, OwnedReply, ReleaseOutcome
   protected override executed(reply: Exclude<OwnedReply, NoAnswer>, request: Request): void {
     const { kind } = reply;
     // `freed` (rule 19): the key holds our tombstone, so no earlier try has deleted it.
-    const isOurDoing = kind !== "freed" && this.hasLetGo;
-    this.report(kind === "done" || isOurDoing ? "released" : kind);
+    const isOurDoing = kind === "done" || (kind !== "freed" && this.hasLetGo);
+    this.report(isOurDoing ? "released" : kind);
     // Rule 19: requests after the first answer only retire, and a retire sets no cooldown.
     this.#cooldownUntilMs = 0;
     // Rule 6: with every deadline over, no request in flight can take effect any more.

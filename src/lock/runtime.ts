@@ -206,12 +206,10 @@ export class InFlight {
   /** Almost always the only request, which needs no list. */
   #first: AcquireRequest | undefined;
   #others: AcquireRequest[] = [];
-
-  get isEmpty(): boolean {
-    return this.#first === undefined;
-  }
+  isEmpty = true;
 
   add(request: AcquireRequest): void {
+    this.isEmpty = false;
     if (this.#first === undefined) this.#first = request;
     else this.#others = [...this.#others, request];
   }
@@ -219,6 +217,7 @@ export class InFlight {
   resolve(request: AcquireRequest): void {
     if (this.#first === request) this.#first = this.#others.pop();
     else this.#others = this.#others.filter((other) => other !== request);
+    this.isEmpty = this.#first === undefined;
   }
 
   /** −∞ without a request, ∞ while one is not written yet. */

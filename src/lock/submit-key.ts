@@ -51,12 +51,11 @@ export function submitKey(
     default:
       throw invalid(describeWrong(id));
   }
-  return keyOf === undefined ? keyPrefix + encodeKeyPart(id) : keyOf(id);
+  return keyOf === undefined ? keyPrefix + (plainId.test(id) ? id : encodeKeyPart(id)) : keyOf(id);
 }
 
 /** Percent-encodes all but ASCII letters, digits and `-._~@`. @throws for a lone surrogate. */
 export function encodeKeyPart(text: string): string {
-  if (plainId.test(text)) return text;
   let encoded: string;
   try {
     encoded = encodeURIComponent(text);

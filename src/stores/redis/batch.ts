@@ -114,7 +114,7 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
     // repeated write keeps its deadline, which a retire may be waiting for.
     const deadlineMs = first ?? clock.now(node) + command.times.acquireTimeoutMs;
     const keys: string[] = [];
-    const floorUs = this.#command.headLength === 2 ? clock.floorUs(node) : 0;
+    const floorUs = this.#command.headLength === 2 ? (clock.nodes.get(node)?.floorUs ?? 0) : 0;
     const args = this.#command.head?.({ command, deadlineMs, floorUs }) ?? [];
     try {
       for (const request of requests) {
@@ -184,7 +184,7 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
     for (const [index, request] of requests.entries()) {
       const code = reply[headLength + index] as number | string | Buffer | Error;
       let entryReply: { readonly kind: string; readonly fencingToken?: number };
-      if (!isError(code)) {
+      if (typeof code !== "object" || Buffer.isBuffer(code)) {
         entryReply = this.#command.read({ redisTimeMs, fencingToken, code }) as { kind: string };
       } else if (route.gatherOn === undefined) {
         route.connection.refused(code);

@@ -309,12 +309,12 @@ interface NodeClock {
  */
 export class RedisClock {
   /** One for each node: the clocks of a Cluster's masters differ. */
-  readonly #nodes = new Map<string, NodeClock>();
+  readonly nodes: Map<string, NodeClock> = new Map();
   /** The newest estimate, with which a node begins. Before any reply: this process' wall clock. */
   #newestOffset: number = wallClock.now() - performance.now();
 
   now(node: string): number {
-    return Math.floor(performance.now() + (this.#nodes.get(node)?.offset ?? this.#newestOffset));
+    return Math.floor(performance.now() + (this.nodes.get(node)?.offset ?? this.#newestOffset));
   }
 
   /**
@@ -323,10 +323,10 @@ export class RedisClock {
    * hardly moves a right estimate. Rule 20: raises the node's floor.
    */
   learn(node: string, redisTimeMs: number, token: number, sentAt: number, readAt: number): void {
-    let clock = this.#nodes.get(node);
+    let clock = this.nodes.get(node);
     if (clock === undefined) {
       clock = { offset: this.#newestOffset, floorUs: 0 };
-      this.#nodes.set(node, clock);
+      this.nodes.set(node, clock);
     }
     const lowest = redisTimeMs - readAt;
     // Redis' milliseconds are rounded down.
@@ -334,9 +334,5 @@ export class RedisClock {
     clock.offset = Math.min(Math.max(clock.offset, lowest), highest);
     this.#newestOffset = clock.offset;
     clock.floorUs = Math.max(clock.floorUs, redisTimeMs * 1_000, token);
-  }
-
-  floorUs(node: string): number {
-    return this.#nodes.get(node)?.floorUs ?? 0;
   }
 }
