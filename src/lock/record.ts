@@ -192,7 +192,7 @@ export interface FoundAnswer {
 }
 
 export function completedOf(
-  { record, storeTimeMs }: CompletedAnswer | ToldAnswer,
+  { kind, record, storeTimeMs }: CompletedAnswer | ToldAnswer,
   place: Place,
   seal: Seal | undefined,
 ): FoundAnswer {
@@ -201,10 +201,13 @@ export function completedOf(
   if (answer.unreadable === undefined) {
     return { answer, ageMs: Math.max(0, storeTimeMs - createdMs), completedAt: createdMs, id };
   }
-  warnOnce(
-    "SUBMIT_LOCK_UNREADABLE_RECORD",
-    `a submission was completed, and its record cannot be read (${answer.unreadable}): its repeats are refused, and none runs. ${remedies[answer.unreadable]}`,
-  );
+  // What was told is not kept: only the waiting repeat is refused, and the next one runs.
+  if (kind === "completed") {
+    warnOnce(
+      "SUBMIT_LOCK_UNREADABLE_RECORD",
+      `a submission was completed, and its record cannot be read (${answer.unreadable}): its repeats are refused, and none runs. ${remedies[answer.unreadable]}`,
+    );
+  }
   return { answer, ageMs: 0, completedAt: storeTimeMs, id };
 }
 

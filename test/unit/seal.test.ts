@@ -1,11 +1,12 @@
 import { randomBytes } from "node:crypto";
 import { runInNewContext } from "node:vm";
-import { afterEach, describe, expect, test } from "vitest";
+import { afterEach, describe, expect, test, vi } from "vitest";
 import { MemoryStore } from "../../src/index.ts";
 import { decodeRecord, encodeRecord, type RecordContent } from "../../src/lock/record.ts";
 import { Seal } from "../../src/lock/seal.ts";
 import { hash22, identify, noFingerprint } from "../../src/lock/submission.ts";
 import { closeLocks, openLock } from "../support/locks.ts";
+import { until } from "../support/until.ts";
 
 afterEach(closeLocks);
 
@@ -140,4 +141,39 @@ describe("ids and fingerprints under a seal", () => {
   test("leave the mark of no fingerprint as it is", () => {
     expect(seal([old]).hashesOf(id, noFingerprint).fingerprint).toBe(noFingerprint);
   });
+});
+
+test("only a kept answer that no key opens is warned of: what was told leaves nothing", async () => {
+  const given = vi.spyOn(process, "emitWarning").mockReturnValue(undefined);
+  // A copy of the package that has warned of nothing yet.
+  vi.resetModules();
+  const { MemoryStore: Store, SubmitLock } = await import("../../src/index.ts");
+  const store = new Store();
+  const sealing = new SubmitLock({ store, seal: { keys: [old], idKey: false } });
+  const without = new SubmitLock({ store });
+  const asked = { submission: { id: "order-7" } };
+  const acquired = async () => {
+    const attempt = await sealing.acquire("42", asked);
+    if (attempt.outcome !== "acquired") throw new Error(attempt.outcome);
+    return attempt.lease;
+  };
+  const identity = identify("42", { id: "order-7" });
+  const asksAgain = () => without.acquireOrWait("42", { identity, retainMs: 60_000 }, 5_000);
+
+  const declined = await acquired();
+  const waiting = asksAgain();
+  await until(() => without.stats().waiting === 1, { what: "the repeat to wait" });
+  await declined.release({ told: { status: 402, body: "declined" } });
+  expect(await waiting).toMatchObject({
+    outcome: "told",
+    answer: { unreadable: "sealed with another key" },
+  });
+  expect(given.mock.calls).toEqual([]);
+
+  await (await acquired()).complete({ status: 201 });
+  expect(await asksAgain()).toMatchObject({ outcome: "completed" });
+  const code = "SUBMIT_LOCK_UNREADABLE_RECORD";
+  const warning = [expect.stringContaining("none runs"), { type: "SubmitLockWarning", code }];
+  expect(given.mock.calls).toEqual([warning]);
+  await Promise.all([sealing.close(), without.close()]);
 });
