@@ -121,6 +121,31 @@ describe.each(redisClients)("a sealed answer, with $name", ({ connect }) => {
     expect((await second.order("a", { other: true })).status).toBe(422);
   });
 
+  test("is repeated by both sides of each rollout of the manual's rotation", async () => {
+    const { shops } = await openShops(
+      { keys: [old] },
+      { keys: [old, newest], idKey: old },
+      { keys: [newest, old], idKey: old },
+      { keys: [newest], idKey: old },
+    );
+    for (const [step, before] of shops.slice(0, -1).entries()) {
+      const after = shops[step + 1] as Shop;
+      for (const [first, second] of [
+        [before, after],
+        [after, before],
+      ] as const) {
+        const key = `step-${step}-${first === before}`;
+        const answer = await first.order(key);
+        expect(await second.order(key)).toMatchObject({
+          status: 203,
+          body: answer.body,
+          headers: { "idempotent-replayed": "true" },
+        });
+      }
+    }
+    expect(shops.map((shop) => shop.runs())).toEqual([1, 2, 2, 1]);
+  });
+
   test("is met where a shop begins to seal with ids as they were, and where it stops", async () => {
     const { shops } = await openShops(undefined, { keys: [old], idKey: false });
     const [open, sealing] = shops as [Shop, Shop];
