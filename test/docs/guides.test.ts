@@ -112,7 +112,14 @@ app.get("/ledger", async (_req, res) => {
   });
 
   test("your own database: a replay shows the order, and Redis holds no body", async () => {
-    const submit = await serve("Answers from your own database", placing);
+    const declining = `
+  if (req.body?.status) {
+    await sleep(300);
+    return void res.status(req.body.status).end();
+  }
+  const order`;
+    const handler = placing.replace("\n  const order", declining);
+    const submit = await serve("Answers from your own database", handler);
     const user = freshUser();
     const click = () => submit({ user, key: "k-1" });
     const first = await click();
@@ -122,6 +129,12 @@ app.get("/ledger", async (_req, res) => {
     expect(again.headers.get("location")).toBe(first.headers.get("location"));
     const [record] = (await command(redis.port, "keys", `{lock:submit:${user}}:*`)) as string[];
     expect(await command(redis.port, "get", record as string)).not.toContain('"b":');
+    // Without a `Location`: a refusal that the waiting click is told, and what an older version kept.
+    for (const status of [402, 201]) {
+      const order = { user: freshUser(), key: "k-1", body: { status } };
+      const clicks = await Promise.all([submit(order), submit(order)]);
+      expect(clicks.map((each) => each.status)).toEqual([status, status]);
+    }
   });
 });
 
