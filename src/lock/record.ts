@@ -30,7 +30,7 @@ export interface AnswerToStore {
   readonly status: number;
   /** @defaultValue none */
   readonly headers?: AnswerHeaders | undefined;
-  /** A string is kept as UTF-8. Without a body, a retry only learns status and headers. */
+  /** A string is kept as UTF-8. Without a body, a repeat only learns status and headers. */
   readonly body?: string | Uint8Array | undefined;
 }
 
@@ -201,7 +201,7 @@ export function completedOf(
   if (answer.unreadable === undefined) {
     return { answer, ageMs: Math.max(0, storeTimeMs - createdMs), completedAt: createdMs, id };
   }
-  // What was told is not kept: only the waiting repeat is refused, and the next one runs.
+  // A told answer is not kept: only the waiting repeat is refused, and the next one runs.
   if (kind === "completed") {
     warnOnce(
       "SUBMIT_LOCK_UNREADABLE_RECORD",
