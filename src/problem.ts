@@ -55,7 +55,7 @@ export interface Contended extends Refused {
   readonly sameSubmission: boolean;
   /** This submission was completed, but its answer was not kept, or this client cannot read it. */
   readonly answerUnavailable: boolean;
-  /** The guard waited, and the submission ended without an answer to repeat: a retry may run. */
+  /** The guard waited, and the submission ended without an answer to repeat: a repeat may run. */
   readonly hasEnded?: boolean | undefined;
   /** `cooldownMs` is not over or, on Koa, the 1 s that follows an order whose client has left. */
   readonly isCooldown: boolean;

@@ -8,6 +8,12 @@ export const longestCooldownMs = 60_000;
 
 export const longestRetainMs = 604_800_000;
 
+/** The longest wait of a repeat for the end of the first run, in milliseconds. */
+export const longestRepeatWaitMs = 30_000;
+
+/** The longest name of a person in an audit line, in UTF-16 code units. */
+export const longestBy = 64;
+
 /** The reason why the record of a submission can neither be read nor written. */
 export const notARecord =
   "the record's key has a value that submit-lock did not write. Delete it, or set another keyPrefix";

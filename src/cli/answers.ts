@@ -163,7 +163,7 @@ export async function forget({ args, terminal, open }: Context): Promise<number>
   }
   if (terminal.canAsk) terminal.warn([...answerTable([seen], false, terminal.paint), risk]);
   const reason = await reasonOf({ args, terminal });
-  const by = args.text("by") ?? personOf(terminal.env).slice(0, 64);
+  const by = args.text("by") ?? personOf(terminal.env);
   const { outcome } = await answerOf(address, lock.forget(args.user, { id: args.id, by, reason }));
   if (outcome === "in-flight") return end(outcome, inFlight);
   if (outcome === "none") return end(outcome, none);

@@ -2,6 +2,7 @@ import { randomUUID } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";
+import { defaultKeyPrefix } from "../lock/options.ts";
 import { SubmitLock } from "../lock/submit-lock.ts";
 import { openIoredis, type RedisPlace } from "../stores/redis/clients/open-ioredis.ts";
 import { openNodeRedis } from "../stores/redis/clients/open-node-redis.ts";
@@ -24,7 +25,7 @@ export async function connect(args: Arguments, env: NodeJS.ProcessEnv): Promise<
   const config = args.text("config");
   if (config !== undefined) return await fromConfig(config, args);
   const opened = await openClient(redisPlaceOf(args, args.text("url") ?? env["REDIS_URL"] ?? ""));
-  const [first = "lock:submit:", ...others] = args.texts("prefix");
+  const [first = defaultKeyPrefix, ...others] = args.texts("prefix");
   const at = await proved(portOf(opened), first);
   const store = new RedisStore(opened);
   // 1.5 s, so that the lock fails, with the reason, before the command's own bound of 2 s.

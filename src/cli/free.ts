@@ -64,7 +64,7 @@ export async function free(context: Context): Promise<number> {
   }
 
   const { id, reason } = await idAndReason(context, found);
-  const by = args.text("by") ?? personOf(terminal.env).slice(0, 64);
+  const by = args.text("by") ?? personOf(terminal.env);
   const asked = lock.free(args.user, { id, by, reason, now });
   const result = await answerOf(address, asked).catch((error: unknown) => {
     const failure = toCliError(error, address);

@@ -86,7 +86,7 @@ export interface Listed extends Scan {
 /** The scan stops at this many locks: no person reads more, and they fit in the memory. */
 const mostLocks = 100_000;
 /** The inspections that are sent at a time: one script call has up to 100. */
-const asked = 100;
+const inspectionsAtOnce = 100;
 
 export async function findLocks(
   connection: CliTarget,
@@ -109,8 +109,8 @@ export async function findLocks(
       else if (user === undefined && !isNoLock(lock, key)) strange.add(key);
     }
     const ids = [...fresh];
-    for (let at = 0; at < ids.length; at += asked) {
-      const inspections = ids.slice(at, at + asked).map(async (user) => {
+    for (let at = 0; at < ids.length; at += inspectionsAtOnce) {
+      const inspections = ids.slice(at, at + inspectionsAtOnce).map(async (user) => {
         users.add(user);
         const found = await answerOf(connection.address, lock.inspect(user));
         if (found.state !== "free") locks.push({ user, found });

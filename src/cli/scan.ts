@@ -1,4 +1,5 @@
 import type { ClientPort, ServerPort } from "../stores/redis/clients/port.ts";
+import { besideLock, ofOutlived } from "../stores/redis/commands/values.ts";
 import { performance, sleep } from "../time.ts";
 import { answerOf } from "./connect.ts";
 import type { CliLock, CliTarget } from "./context.ts";
@@ -103,12 +104,12 @@ export function scanText({ looked, total, partial, tookMs }: Scan): string {
 
 /** Whether a key under the prefix is not a lock: a record, a told answer, rule 24's test key. */
 export function isNoLock(lock: CliLock, key: string): boolean {
-  const [, own] = /^(.*):(?:[\w-]{22}(?::told)?|shared-[\da-f-]{36}-\d+)$/s.exec(key) ?? [];
+  const [, own] = besideLock.exec(key) ?? [];
   return own !== undefined && userOf(lock, own) !== undefined;
 }
 
 export function outlivedUserOf(lock: CliLock, key: string): string | undefined {
-  const [, own] = /^(.*):(?:\{.*\1\}|\1):outlived$/s.exec(key) ?? [];
+  const [, own] = ofOutlived.exec(key) ?? [];
   return own === undefined ? undefined : userOf(lock, own);
 }
 

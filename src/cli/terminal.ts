@@ -1,5 +1,6 @@
 import { hostname, userInfo } from "node:os";
 import type { Inspection } from "../lock/store.ts";
+import { longestBy } from "../validation.ts";
 
 /** The program as a person types it. Without `--no-install`, npx may run another package. */
 export const program = "npx --no-install submit-lock";
@@ -101,5 +102,5 @@ export function personOf({ SUDO_USER, USER, LOGNAME, USERNAME }: NodeJS.ProcessE
   } catch {
     // The account may have no entry, as in a container.
   }
-  return `${name || "unknown"}@${hostname()}`;
+  return `${name || "unknown"}@${hostname()}`.slice(0, longestBy);
 }

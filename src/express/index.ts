@@ -261,7 +261,7 @@ async function run(
   else if (isPromise && hasAnswered) held.finished();
   else if (isPromise && (clientLeft || res.destroyed || isDisconnected(res.req, res))) {
     // The response cannot be sent, as after a failed pipeline, even before its `close`.
-    // End the lease later: `res.render` answers after a tick, and a retry must find that answer.
+    // End the lease later: `res.render` answers after a tick, and a repeat must find that answer.
     held.detached(() => setTimeout(() => held.abandoned(), heldBackMs).unref());
   } else {
     // No promise, or it resolved without an answer: a callback may still work, so keep the lock.

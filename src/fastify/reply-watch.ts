@@ -240,7 +240,7 @@ export class ReplyWatch implements Capture {
     try {
       headers = withoutOuter(listedHeaders(storedHeaders, this.#reply.getHeaders()), this.#outer);
     } catch {
-      // The value of a header is not a text. Keep the status alone, so that a retry gets 409.
+      // The value of a header is not a text. Keep the status alone, so that a repeat gets 409.
       return { status };
     }
     if (body instanceof Response) {

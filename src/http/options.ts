@@ -9,6 +9,7 @@ import {
   hasMembers,
   invalidOption,
   longestCooldownMs,
+  longestRepeatWaitMs,
 } from "../validation.ts";
 import type { Adapter, AnswerFunction, WantedAnswer } from "./port.ts";
 import type {
@@ -176,7 +177,7 @@ export function resolveIdempotencyOptions<Source>(
     store,
     storedHeaders: resolveStoredHeaders(options.replayHeaders),
     maxBodyBytes,
-    waitMs: checkMs("idempotency.waitMs", waitMs, 0, 30_000),
+    waitMs: checkMs("idempotency.waitMs", waitMs, 0, longestRepeatWaitMs),
     docs: resolveDocs(options.docs),
     acquireTimeoutMs,
   };

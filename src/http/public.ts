@@ -30,7 +30,7 @@ export interface IdempotencyOptions<Source> {
    */
   readonly submissionId?: ((source: Source) => string | NoId | Promise<string | NoId>) | undefined;
   /**
-   * Returns the content that must be equal on a retry: JSON, text, bytes, or a promise of them. Any
+   * Returns the content that must be equal on a repeat: JSON, text, bytes, or a promise of them. Any
    * other value is a `NoFingerprintError`, but with a `submissionId`, `undefined` compares nothing.
    * `{ except: ["captcha"] }`: query, body and files, without the listed top-level members of the
    * body. @defaultValue query, body and files for a key, nothing for a `submissionId`
@@ -50,7 +50,7 @@ export interface IdempotencyOptions<Source> {
   readonly replayHeaders?: readonly string[] | undefined;
   /**
    * The longest body that is kept, in bytes: 0 to 1 048 576. A longer answer is kept without its
-   * body: a retry gets `onReplay`'s answer, if set; else a 3xx again, or 409. @defaultValue 65 536
+   * body: a repeat gets `onReplay`'s answer, if set; else a 3xx again, or 409. @defaultValue 65 536
    */
   readonly maxBodyBytes?: number | undefined;
   /**
@@ -58,12 +58,12 @@ export interface IdempotencyOptions<Source> {
    * request's answer, even if that answer is not kept. @defaultValue 5 000
    */
   readonly waitMs?: number | undefined;
-  /** Your page on retries: the URL in `type` and `Link` of `idempotency_…`. @defaultValue none */
+  /** Your page on repeats: the URL in `type` and `Link` of `idempotency_…`. @defaultValue none */
   readonly docs?: string | undefined;
 }
 
 /**
- * Which answers are kept, and repeated to a retry. After any other answer, a retry runs.
+ * Which answers are kept for repeats. After any other answer, a repeat runs.
  *
  * - `"success"`: 2xx and 3xx.
  * - `"final"`: 2xx, 3xx, and 4xx except 401, 403, 407, 408, 409, 421, 423, 425 and 429, which
@@ -76,25 +76,25 @@ export type StorePolicy = "success" | "final" | ((answer: StoredAnswer) => boole
 /** An operation that a request asks for and that must happen once, as a handler sees it. */
 export interface RequestSubmission {
   /**
-   * 22 characters without a meaning, equal on every retry, and different for any other submission or
+   * 22 characters without a meaning, equal on every repeat, and different for any other submission or
    * user: for `SubmissionTable` of `submit-lock/sql`, a unique column, a payment provider's key.
    */
   readonly id: string;
   /**
-   * A hash, 22 characters long, of the content that must be equal on a retry. `undefined` if the
+   * A hash, 22 characters long, of the content that must be equal on a repeat. `undefined` if the
    * guard compares nothing.
    */
   readonly fingerprint: string | undefined;
   /** Whether the client's `Idempotency-Key` header gave the id, or the option `submissionId`. */
   readonly source: "key" | "derived";
-  /** Keeps no answer of this request: the next retry runs, unless `placed` was called. */
+  /** Keeps no answer of this request: the next repeat runs, unless `placed` was called. */
   doNotStore(): void;
   /**
-   * Call this after the order's commit and before the answer. From then on no retry runs, even if
+   * Call this after the order's commit and before the answer. From then on no repeat runs, even if
    * the handler throws, a 5xx is answered, the client leaves, or no answer is sent. An answer
-   * that can be kept is repeated; otherwise a retry gets 409 `idempotency_answer_unavailable`. The
+   * that can be kept is repeated; otherwise a repeat gets 409 `idempotency_answer_unavailable`. The
    * record is written when the request is over or its lease is lost: if the process dies before, or
-   * the request has no lock (`onUnavailable: "proceed"`), a retry runs.
+   * the request has no lock (`onUnavailable: "proceed"`), a repeat runs.
    */
   placed(): void;
 }

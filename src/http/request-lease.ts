@@ -166,7 +166,7 @@ export class RequestLease {
     }
   }
 
-  /** Rule 15: once the lease is lost, records an answer to keep, even a part: no retry must run. */
+  /** Rule 15: once the lease is lost, records an answer to keep, even a part: no repeat must run. */
   #recordNow(): void {
     const { lease } = this;
     if (!this.#isHeld || lease.remainingMs() > 0) return;
@@ -174,7 +174,7 @@ export class RequestLease {
     if (kept !== undefined) UserLease.record(lease, kept);
   }
 
-  /** Returns the record of this request. `undefined`: none, so a retry runs. */
+  /** Returns the record of this request. `undefined`: none, so a repeat runs. */
   #kept(answer: AnswerToStore | undefined): AnswerToStore | undefined {
     const { submission } = this;
     if (submission === undefined) return undefined;
@@ -192,7 +192,7 @@ export class RequestLease {
       // The response is over, or the lease was lost: only a warning is possible.
       warnOnce(
         "SUBMIT_LOCK_STORE_FAILED",
-        `idempotency.store failed, so this answer is not kept, and a retry runs unless placed() was called: ${textOfThrown(error)}`,
+        `idempotency.store failed, so this answer is not kept, and a repeat runs unless placed() was called: ${textOfThrown(error)}`,
       );
       return false;
     }

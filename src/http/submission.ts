@@ -39,7 +39,7 @@ export class IdentifiedSubmission implements RequestSubmission {
     const lease = this.#lease;
     if (lease === undefined) return;
     UserLease.placed(lease);
-    // Where the lease is lost already, a retry could run beside this request.
+    // Where the lease is lost already, a repeat could run beside this request.
     if (lease.remainingMs() === 0) UserLease.record(lease, done);
   }
 

@@ -7,15 +7,12 @@ import type { RequestSubmission } from "../http/public.ts";
 import type { RequestLease } from "../http/request-lease.ts";
 import { headersToRepeat } from "../http/stored-answer.ts";
 import type { Lease } from "../lock/lease.ts";
-import { isDisconnected, NodeExchange } from "../node/exchange.ts";
+import { heldBackMs, isDisconnected, NodeExchange } from "../node/exchange.ts";
 import { contentAdapter, type RequestContent } from "../node/payload.ts";
 import { isError } from "../validation.ts";
 import { type AnyContext, BodyStreams, ContextCapture, repeat } from "./capture.ts";
 
 export type * from "../http/public.ts";
-
-/** How long outer middleware may still work after the client has left, in ms. */
-const outerWorkMs = 1_000;
 
 /** The options of {@link submitGuard} for Koa. A function that answers may `ctx.throw`. */
 export interface SubmitGuardOptions<Ctx extends AnyContext = Context>
@@ -133,7 +130,7 @@ function detach(
       // On HTTP/2 the response ends when its client leaves, but a web stream's work may go on.
       if (bodies.isUnseen) held.unseen();
       // All streams have ended, and Koa never ends the response to a client that has left.
-      else held.end(outerWorkMs);
+      else held.end(heldBackMs);
     });
   });
 }

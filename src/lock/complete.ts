@@ -18,7 +18,7 @@ export type OnCompleted = OnReport<CompleteOutcome>;
 
 /**
  * The most characters that a lock's unanswered records may have in all. Above that, a body is not
- * kept: a retry does not run, and a guard refuses the retry unless the answer is a redirect.
+ * kept: a repeat does not run, and a guard refuses the repeat unless the answer is a redirect.
  */
 const maxPendingLength = 8 * 1024 * 1024;
 
@@ -30,7 +30,7 @@ const mostSentLong = 1_000;
 
 /**
  * Rule 17: a complete is sent until it is answered, and requests in flight are retired only after
- * that: an earlier release could leave neither record nor lock, and a retry would run.
+ * that: an earlier release could leave neither record nor lock, and a repeat would run.
  *
  * ```
  * answered ────▶ recorded, late, expired, duplicate; unconfirmed where the store cannot record

@@ -129,7 +129,7 @@ export interface ReleaseOptions {
 export interface ToldOptions {
   /**
    * The answer of this run, for callers of `acquireOrWait` that wait for its end. It is not kept: a
-   * later retry runs. Ignored without a submission, and once the lease is lost. For a guard, a
+   * later repeat runs. Ignored without a submission, and once the lease is lost. For a guard, a
    * status of 101 says that nothing has run, so that a waiting repeat runs.
    */
   readonly told?: AnswerToStore | undefined;
@@ -172,7 +172,7 @@ export class UserLease implements Lease {
     const { told } = options ?? {};
     if (told !== undefined) checkAnswer(told);
     this.#held.orderEnds?.();
-    // The order is placed, so keep a record without an answer: after a mere release a retry runs.
+    // The order is placed, so keep a record without an answer: after a mere release a repeat runs.
     if (this.#isPlaced) void this.#complete({ status: 100 }, cooldownMs);
     // Rule 17: the first call of complete or release decides.
     this.#released ??= this.#completed?.then(asReleased);

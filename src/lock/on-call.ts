@@ -1,7 +1,7 @@
 import { InvalidOptionError, LockUnavailableError } from "../errors.ts";
 import { performance } from "../time.ts";
 import { pauseBeforeRetry, within } from "../timers.ts";
-import { atCaller, checkOptionNames, invalidOption, isError } from "../validation.ts";
+import { atCaller, checkOptionNames, invalidOption, isError, longestBy } from "../validation.ts";
 import { Acquiring } from "./acquire.ts";
 import { forgetChannel } from "./channels.ts";
 import { type SubmissionAttempt, UserLease } from "./lease.ts";
@@ -56,7 +56,7 @@ export interface ForgetOptions {
 }
 
 /**
- * The outcome of a `forget`. `forgotten`: the record with this answer is gone, and the next retry
+ * The outcome of a `forget`. `forgotten`: the record with this answer is gone, and the next repeat
  * runs. `none`: no answer was kept. `in-flight`: the submission is under way; nothing was done.
  * `changed`: another run has recorded its answer after the record was read; nothing was done.
  */
@@ -105,8 +105,7 @@ export async function free(
     throw invalidOption("id", "at least 8 hex digits, as inspect gives them", id);
   }
   if (typeof now !== "boolean") throw invalidOption("now", "true or false", now);
-  const by = checkNote("by", options.by, 64);
-  const asked = { id: id.toLowerCase(), by, reason: checkNote("reason", options.reason, 200), now };
+  const asked = { id: id.toLowerCase(), ...notesOf(options), now };
   return (await ask<FreeReply>(store, "free", command, asked)).result;
 }
 
@@ -119,8 +118,7 @@ export async function forget(
   checkOptionNames("forget", options, ["id", "by", "reason"]);
   const { id, by, reason } = options;
   const commands = recordsOf(id);
-  checkNote("by", by, 64);
-  checkNote("reason", reason, 200);
+  notesOf(options);
   for (const command of commands) {
     const found = await ask<AcquireReply>(store, "acquire", command, { onlyLooks: true });
     if (found.kind === "contended" && found.sameSubmission) return { outcome: "in-flight" };
@@ -253,11 +251,12 @@ async function ask<Reply extends { readonly kind: string }>(
   throw new LockUnavailableError(`${cause.message} (${effect[method]})`, { cause });
 }
 
-/** Checks and percent-encodes a text, so that no field of a tombstone holds a colon. */
-function checkNote(name: string, text: unknown, maxLength: number): string {
-  const allowed = /^[^\p{Cc}\p{Cs}]+$/u;
-  if (typeof text === "string" && text.length <= maxLength && allowed.test(text)) {
-    return encodeKeyPart(text);
-  }
-  throw invalidOption(name, `1 to ${maxLength} characters without control characters`, text);
+/** Checks and percent-encodes who and why, so that no field of a tombstone holds a colon. */
+function notesOf({ by, reason }: Pick<FreeOptions, "by" | "reason">) {
+  const checked = (name: string, text: unknown, maxLength: number): string => {
+    const isAllowed = typeof text === "string" && /^[^\p{Cc}\p{Cs}]+$/u.test(text);
+    if (isAllowed && text.length <= maxLength) return encodeKeyPart(text);
+    throw invalidOption(name, `1 to ${maxLength} characters without control characters`, text);
+  };
+  return { by: checked("by", by, longestBy), reason: checked("reason", reason, 200) };
 }

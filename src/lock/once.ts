@@ -57,7 +57,6 @@ export async function once<Value>(
 ): Promise<OnceResult<Value>> {
   checkOptionNames("once", options, ["waitMs"]);
   const { waitMs = 5_000 } = options;
-  checkMs("waitMs", waitMs, 0, 30_000);
   if (typeof work !== "function") throw invalidOption("work", "a function", work);
   const attempt = await acquire(waitMs);
   switch (attempt.outcome) {

@@ -134,7 +134,9 @@ function clamp(value: number, min: number, max: number): number {
 // \p{Cf} holds the invisible format characters, \p{Cs} lone surrogates.
 const allowed = /^[^\s{}\p{Cc}\p{Cf}\p{Cs}]+$/u;
 
-function checkKeyPrefix(keyPrefix: unknown = "lock:submit:", keyOf: unknown): string {
+export const defaultKeyPrefix = "lock:submit:";
+
+function checkKeyPrefix(keyPrefix: unknown = defaultKeyPrefix, keyOf: unknown): string {
   if (typeof keyPrefix !== "string" || keyPrefix.length > 128 || !allowed.test(keyPrefix)) {
     const expected = "1 to 128 characters without whitespace, braces, control or format characters";
     throw invalidOption("keyPrefix", expected, keyPrefix);

@@ -1,6 +1,7 @@
 import { LockClosedError, LockUnavailableError } from "../errors.ts";
 import { performance } from "../time.ts";
 import { pauseBeforeRetry, within } from "../timers.ts";
+import { checkMs, longestRepeatWaitMs } from "../validation.ts";
 import { Acquiring, type OnEnd } from "./acquire.ts";
 import { acquireChannel } from "./channels.ts";
 import type { HeldLease } from "./held-lease.ts";
@@ -200,7 +201,7 @@ const silent: Seen = { outcome: "unknown" };
 function attempting(
   runtime: LockRuntime,
   command: CallerCommand,
-  identity: string,
+  crowdName: string,
 ): Promise<Parameters<OnEnd>> {
   const { attempts } = runtime;
   let resolve!: (end: Parameters<OnEnd>) => void;
@@ -208,9 +209,9 @@ function attempting(
     resolve = settle;
   });
   // Set this before the attempt begins, because a store may answer at once.
-  attempts.set(identity, attempt);
+  attempts.set(crowdName, attempt);
   const ended: OnEnd = (...end) => {
-    attempts.delete(identity);
+    attempts.delete(crowdName);
     resolve(end);
   };
   new Acquiring(runtime, command, ended).begin();
@@ -230,11 +231,11 @@ function publishShared(
 }
 
 /** Whether this process knows of a run of the submission that may not be over. */
-function mayRun(runtime: LockRuntime, asked: CallerCommand, identity: string): boolean {
+function mayRun(runtime: LockRuntime, asked: CallerCommand, crowdName: string): boolean {
   const isRun = ({ command: { key, submission } }: HeldLease) =>
     key === asked.key && submission?.id === asked.submission?.id;
   return (
-    runtime.watches.has(identity) ||
+    runtime.watches.has(crowdName) ||
     runtime.completingOf(asked) !== undefined ||
     runtime.watchdogs.armed().some(isRun)
   );
@@ -264,19 +265,20 @@ export async function acquireOrWait(
   waitMs: number,
   isAbandoned: () => boolean = () => false,
 ): Promise<RepeatAttempt> {
+  checkMs("waitMs", waitMs, 0, longestRepeatWaitMs);
   const command = commandOf();
   const { id, fingerprint } = command.submission ?? {};
-  const identity = `${command.key} ${id} ${fingerprint}`;
+  const crowdName = `${command.key} ${id} ${fingerprint}`;
   const { attempts, waiting, watches } = runtime;
   const { forOne, inAll } = mostWaiting;
-  const crowd = watches.get(identity);
+  const crowd = watches.get(crowdName);
   // Too many wait already. Answer without a look-up, so that one user's crowd costs the others
   // little.
   if (crowd !== undefined && crowd.waiters.size >= forOne) return crowd.attempt;
-  const shared = attempts.get(identity);
+  const shared = attempts.get(crowdName);
   const from = performance.now();
-  let [attempt, run, isRepeat] = await (shared ?? attempting(runtime, command, identity));
-  if (attempt.outcome === "unavailable" && (isRepeat || mayRun(runtime, command, identity))) {
+  let [attempt, run, isRepeat] = await (shared ?? attempting(runtime, command, crowdName));
+  if (attempt.outcome === "unavailable" && (isRepeat || mayRun(runtime, command, crowdName))) {
     return { ...attempt, isRepeat: true };
   }
   if (attempt.outcome === "acquired" && shared !== undefined) {
@@ -291,7 +293,7 @@ export async function acquireOrWait(
     if (runtime.isDrained) throw closedAttempt().cause;
     return await look(runtime, commandOf(), waitsFor);
   };
-  const known = watches.get(identity);
+  const known = watches.get(crowdName);
   const watch = known ?? new Watch(attempt, lookAgain, runtime.times);
   if (waitMs === 0 || watch.waiters.size >= forOne || waiting.count >= inAll) return attempt;
   const since = performance.now();
@@ -300,8 +302,8 @@ export async function acquireOrWait(
     const seen = await new Promise<Seen>((settle, fail) => {
       watch.waiters.add({ run, since, endsAt: since + waitMs, isAbandoned, settle, fail });
       if (known !== undefined) return;
-      watches.set(identity, watch);
-      void watch.run(() => watches.delete(identity));
+      watches.set(crowdName, watch);
+      void watch.run(() => watches.delete(crowdName));
     });
     if (seen.outcome === "in-flight") return attempt;
     if (seen.outcome === "none") return { ...attempt, expiresInMs: 0, hasEnded: true };

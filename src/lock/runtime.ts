@@ -150,7 +150,7 @@ export class LockRuntime {
   /** Called when a connection of the store came up. */
   connected(): void {
     this.storeAnswers({ isCheck: false });
-    // Send completes before any attempt: where Redis has lost the lock, a retry would run.
+    // Send completes before any attempt: where Redis has lost the lock, a repeat would run.
     for (const complete of this.completeTimers.armed()) complete.sendAgain(performance.now());
     for (const lease of this.watchdogs.armed()) lease.extendNow();
   }

@@ -15,7 +15,7 @@ export interface SealOptions {
   readonly keys: readonly Uint8Array[];
   /**
    * A secret of 32 bytes for the HMACs that stand for ids and fingerprints in Redis. It must never
-   * change: a retry would not find its answer, and would run again. `false`: hashes without a
+   * change: a repeat would not find its answer, and would run again. `false`: hashes without a
    * secret, as without `seal`, so that a shop that begins to seal still finds its older answers.
    * @defaultValue the last of `keys`
    */
@@ -58,7 +58,7 @@ export class Seal {
     if (idKey === undefined && keys.length > 1) {
       warnOnce(
         "SUBMIT_LOCK_SEAL_ID_KEY",
-        "seal.keys has several keys, and ids are made with the last one. Set seal.idKey to the key that was alone at first: with another one, as where a new key was put last, or the oldest removed, a retry does not find its answer, and runs again",
+        "seal.keys has several keys, and ids are made with the last one. Set seal.idKey to the key that was alone at first: with another one, as where a new key was put last, or the oldest removed, a repeat does not find its answer, and runs again",
       );
     }
     // Copies, because an application may wipe or reuse the memory of its secrets.

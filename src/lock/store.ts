@@ -221,16 +221,8 @@ export type FreeResult =
   | { readonly outcome: "already-free" }
   | { readonly outcome: "changed" };
 
-export interface InspectedAnswer extends Answered<"inspected"> {
-  readonly found: Inspection;
-}
-
-export interface FreeAnswer extends Answered<"answered"> {
-  readonly result: FreeResult;
-}
-
-export type InspectReply = InspectedAnswer | NoAnswer;
-export type FreeReply = FreeAnswer | NoAnswer;
+export type InspectReply = (Answered<"inspected"> & { readonly found: Inspection }) | NoAnswer;
+export type FreeReply = (Answered<"answered"> & { readonly result: FreeResult }) | NoAnswer;
 
 /**
  * - `forgotten`: the record is deleted.

@@ -17,7 +17,7 @@ export interface Submission {
   /** Distinguishes the submission from the user's other ones: 1 to 1 024 characters. */
   readonly id: string;
   /**
-   * A text that must be equal on a retry: 1 to 1 024 characters, such as {@link fingerprintOf}
+   * A text that must be equal on a repeat: 1 to 1 024 characters, such as {@link fingerprintOf}
    * makes of the content. It is hashed together with the id. @defaultValue nothing is compared
    */
   readonly fingerprint?: string | undefined;

@@ -91,7 +91,7 @@ export class SubmitLock {
     // An error that is thrown in this function rejects the promise.
     return new Promise((resolve) => {
       const submission = options === undefined ? undefined : this.#submission(userId, options);
-      const key = submitKey(this.keyPrefix, userId, this.#keyOf);
+      const key = this.keyFor(userId);
       if (this.#closed !== undefined) resolve(closedAttempt());
       else new Acquiring(this.#runtime, this.#command(key, submission), resolve).begin();
     });
@@ -131,7 +131,6 @@ export class SubmitLock {
     isAbandoned?: () => boolean,
   ): Promise<RepeatAttempt> {
     checkOptionNames("acquireOrWait", options, ["identity", "retainMs"]);
-    checkMs("waitMs", waitMs, 0, 30_000);
     const submission = this.#identified(options);
     const key = this.keyFor(userId);
     if (this.#closed !== undefined) return closedAttempt();
@@ -267,7 +266,7 @@ export class SubmitLock {
   }
 
   /**
-   * Deletes the kept answer of a submission, so that its next retry runs. A complete under way may
+   * Deletes the kept answer of a submission, so that its next repeat runs. A complete under way may
    * write it again, for ten minutes. Settles within 2 × `acquireTimeoutMs`, 3 × with `seal`.
    * @throws as `free` does; after a LockUnavailableError the answer may have been forgotten.
    */

@@ -5,7 +5,7 @@ import type { Exchange } from "../http/port.ts";
 import { performance, setTimeout } from "../time.ts";
 import { Timer, TimerWheel, within } from "../timers.ts";
 
-/** How long outer middleware may hold the end of a response back after its client left, in ms. */
+/** How long outer middleware may work, or hold the end back, after the client has left, in ms. */
 export const heldBackMs = 1_000;
 
 /** How long a replay waits for its session, in ms. */

@@ -105,7 +105,7 @@ export function bodyIsUnparsed(req: IncomingMessage | Http2ServerRequest, body: 
 /**
  * The body as a parser has left it; `null` for none, so the JSON text `null` is returned as bytes.
  * Parsers for Express 4 and Koa set `{}` for a request without a body, those for Express 5 do not,
- * and a retry may reach another version.
+ * and a repeat may reach another version.
  */
 export function sentBody(req: IncomingMessage | Http2ServerRequest, body: unknown): unknown {
   const isSent = req.readableDidRead || Number(req.headers["content-length"]) > 0;

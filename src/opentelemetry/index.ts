@@ -178,7 +178,7 @@ function metricsOf(meter: Meter, locks: readonly ObservedLock[]): Listeners {
   });
 
   const away = meter.createUpDownCounter("submit_lock.store.away", {
-    description: "Locks whose store gives no answers now",
+    description: "SubmitLock objects whose store gives no answers now",
     unit: "{lock}",
   });
   const refusals = meter.createCounter("submit_lock.request.refusals", {
@@ -247,7 +247,8 @@ function observe(meter: Meter, locks: readonly ObservedLock[]): () => void {
     meter.createObservableUpDownCounter(name, { description, unit });
   const held = upDown("submit_lock.lease.count", "{lease}", "Locks that are held now");
   const attempting = upDown("submit_lock.attempt.count", "{attempt}", "Attempts under way now");
-  const retiring = upDown("submit_lock.retirement.count", "{owner_id}", "Owner ids being retired");
+  const retirement = "Releases, retires and completes under way now";
+  const retiring = upDown("submit_lock.retirement.count", "{owner_id}", retirement);
   const oldest = meter.createObservableGauge("submit_lock.lease.oldest_age", {
     description: "How long the oldest lock of now has been held",
     unit: "s",

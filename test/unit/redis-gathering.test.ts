@@ -56,7 +56,7 @@ function openGathering(options: object = {}) {
     connectionPool: { getInstanceByKey: (name: string) => nodes[name] },
     options,
   };
-  const gathering = new Gathering(new IoredisPort(client as unknown as IoredisClient));
+  const gathering = new Gathering(new IoredisPort(client as unknown as IoredisClient), () => {});
   const nodeFor = (name = "one", of = slot) => {
     const server = gathering.nodeFor(of, name, key);
     return Object.values(nodes).find(({ stream }) => stream === server?.connection);
@@ -220,7 +220,7 @@ test.each([
 ])("nothing is gathered on the client of %s", (_what, members) => {
   const { client, one } = openGathering();
   const other = { ...client, ...members } as unknown as IoredisClient;
-  const gathering = new Gathering(new IoredisPort(other));
+  const gathering = new Gathering(new IoredisPort(other), () => {});
   expect(gathering.nodeFor(slot, "one", key)).toBe(undefined);
   expect(one.asked).toEqual([]);
 });

@@ -44,10 +44,9 @@ function promisesIn(title: string): number[] {
   });
 }
 
-test("no file of src is longer than 350 lines", () => {
-  const linesOf = (file: string) => textOf(file).trimEnd().split("\n");
-  const tooLong = filesOf("src").filter((file) => linesOf(file).length > 350);
-  expect(tooLong).toEqual([]);
+test("no file of src is longer than 350 lines: split one where a second reader begins", () => {
+  const lines = filesOf("src").map((file) => [file, textOf(file).trimEnd().split("\n").length]);
+  expect(lines.filter(([, count]) => Number(count) > 350)).toEqual([]);
 });
 
 // Beside these, the adapters' and the stores' counterparts, and a command that calls its method.

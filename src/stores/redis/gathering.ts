@@ -48,7 +48,7 @@ export class Gathering {
   readonly #alone = new Map<number, { readonly name: string; readonly until: number }>();
 
   /** @param follow awaits an answer. If that is missing for too long, the connection is silent. */
-  constructor(client: ClientPort, follow: Follow = () => {}) {
+  constructor(client: ClientPort, follow: Follow) {
     this.#client = client;
     this.#follow = follow;
     this.prefix = client.keyPrefix ?? "";

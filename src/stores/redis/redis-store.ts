@@ -153,7 +153,7 @@ export class RedisStore implements LockStore {
     this.#add(this.#batches.outlive, request);
   }
 
-  /** Completes do not wait for the end of the turn: a retry may reach another process at once. */
+  /** Completes do not wait for the end of the turn: a repeat may reach another process at once. */
   complete(request: CompleteRequest): void {
     const { command } = request;
     if (this.#completed.has(command)) this.#completeInSteps(request);

@@ -60,7 +60,7 @@ export interface ClientPort extends ServerPort {
   readonly status: ClientStatus;
   /** How the application connects a client, where the store must not. */
   readonly advice?: string;
-  /** The client's own prefix of every key; `undefined` if it is not a text. */
+  /** The client's own prefix of every key; `undefined` if it is not UTF-8. */
   readonly keyPrefix: string | undefined;
   readonly user: string | undefined;
   /** The database that the client has selected, as far as is known; 0 on a Cluster. */

@@ -71,6 +71,12 @@ export function toldKey(recordKey: string): string {
   return `${recordKey}:told`;
 }
 
+/** The lock's key in the key of a record, of a told answer, or of rule 24's question. */
+export const besideLock: RegExp = /^(.*):(?:[\w-]{22}(?::told)?|shared-[\da-f-]{36}-\d+)$/s;
+
+/** The lock's key in the key that {@link outlivedKey} makes. */
+export const ofOutlived: RegExp = /^(.*):(?:\{.*\1\}|\1):outlived$/s;
+
 /** Percent-decodes a text. One that does not decode is another program's, and is left as it is. */
 export function decoded(text: string): string {
   try {
