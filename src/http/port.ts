@@ -55,7 +55,7 @@ export interface Adapter<Source, Args extends unknown[]> {
   readonly replay: AnswerFunction<Args, Replay>;
   /** The path as the client sent it, with the mount path that a router may cut off. */
   path(source: Source): string;
-  /** Returns the content that a repeat must repeat, without the members `except` of the body. */
+  /** Returns the content that must be equal on a repeat, without the members `except` of the body. */
   payload(source: Source, except?: readonly string[]): unknown;
   /** Rejects for a body that no parser has read. Absent where handlers read it themselves. */
   checkParsed?(source: Source): Promise<void>;

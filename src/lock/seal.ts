@@ -9,8 +9,9 @@ export interface SealOptions {
   /**
    * Secrets of 32 bytes, such as `Buffer.from(text, "base64")`. The first, the newest, seals; every
    * key opens. A submission whose record no key opens is refused with 409 until `retainMs` is over.
-   * To rotate, put the new key behind the old one, and set `idKey` to the old one; once all processes
-   * open with both, put the new key in front. The old one may go after `retainMs`.
+   * To rotate, put the new key behind the old one, and where `idKey` is not set, set it to the old
+   * one; once all processes open with both, put the new key in front. The old one may go after
+   * `retainMs`.
    */
   readonly keys: readonly Uint8Array[];
   /**
@@ -58,7 +59,7 @@ export class Seal {
     if (idKey === undefined && keys.length > 1) {
       warnOnce(
         "SUBMIT_LOCK_SEAL_ID_KEY",
-        "seal.keys has several keys, and ids are made with the last one. Set seal.idKey to the key that was alone at first: with another one, as where a new key was put last, or the oldest removed, a repeat does not find its answer, and runs again",
+        "seal.keys has several keys, and ids are made with the last one. Set seal.idKey to the key that makes them in the processes that run now, their only or last one: with another, a repeat does not find its answer, and runs again",
       );
     }
     // Copies, because an application may wipe or reuse the memory of its secrets.

@@ -14,7 +14,7 @@ import { closeLocks, openLock } from "../support/locks.ts";
 import { forTest, startRedis } from "../support/redis-server.ts";
 import { startMonitor } from "../support/server-log.ts";
 
-const [old, newest] = [randomBytes(32), randomBytes(32)];
+const [oldest, old, newest] = [randomBytes(32), randomBytes(32), randomBytes(32)];
 
 function shopOn(lock: SubmitLock) {
   let runs = 0;
@@ -121,30 +121,37 @@ describe.each(redisClients)("a sealed answer, with $name", ({ connect }) => {
     expect((await second.order("a", { other: true })).status).toBe(422);
   });
 
-  test("is repeated by both sides of each rollout of the manual's rotation", async () => {
-    const { shops } = await openShops(
-      { keys: [old] },
-      { keys: [old, newest], idKey: old },
-      { keys: [newest, old], idKey: old },
-      { keys: [newest], idKey: old },
-    );
-    for (const [step, before] of shops.slice(0, -1).entries()) {
-      const after = shops[step + 1] as Shop;
-      for (const [first, second] of [
-        [before, after],
-        [after, before],
-      ] as const) {
-        const key = `step-${step}-${first === before}`;
-        const answer = await first.order(key);
-        expect(await second.order(key)).toMatchObject({
-          status: 203,
-          body: answer.body,
-          headers: { "idempotent-replayed": "true" },
-        });
+  test.each<[of: string, began: SealOptions, idKey: SealOptions["idKey"]]>([
+    ["a shop without an idKey", { keys: [old] }, old],
+    ["a shop that began with ids as they were", { keys: [old], idKey: false }, false],
+    ["a shop that has rotated before", { keys: [old], idKey: oldest }, oldest],
+  ])(
+    "is repeated by both sides of each rollout of a rotation, in %s",
+    async (_of, began, idKey) => {
+      const { shops } = await openShops(
+        began,
+        { keys: [old, newest], idKey },
+        { keys: [newest, old], idKey },
+        { keys: [newest], idKey },
+      );
+      for (const [step, before] of shops.slice(0, -1).entries()) {
+        const after = shops[step + 1] as Shop;
+        for (const [first, second] of [
+          [before, after],
+          [after, before],
+        ] as const) {
+          const key = `step-${step}-${first === before}`;
+          const answer = await first.order(key);
+          expect(await second.order(key)).toMatchObject({
+            status: 203,
+            body: answer.body,
+            headers: { "idempotent-replayed": "true" },
+          });
+        }
       }
-    }
-    expect(shops.map((shop) => shop.runs())).toEqual([1, 2, 2, 1]);
-  });
+      expect(shops.map((shop) => shop.runs())).toEqual([1, 2, 2, 1]);
+    },
+  );
 
   test("is met where a shop begins to seal with ids as they were, and where it stops", async () => {
     const { shops } = await openShops(undefined, { keys: [old], idKey: false });

@@ -233,6 +233,16 @@ describe("forget", () => {
     await working.lease.release();
   });
 
+  test("takes the first 64 characters of a long name of a person and a host", async () => {
+    const { idOf, order, user } = await openShop();
+    await order("cart 7");
+    const ofPerson = { ...env, SUDO_USER: "a".repeat(70) };
+    const args = ["forget", user, idOf("cart 7"), "--reason", "ticket 4711"];
+    const { code, stderr } = await runMain(args, ofPerson);
+    expect(code).toBe(0);
+    expect(auditOf(stderr)).toMatchObject({ by: "a".repeat(64), outcome: "forgotten" });
+  });
+
   test("asks a person for the reason, behind what it shows", async () => {
     const { idOf, order, user } = await openShop();
     await order("cart 7");
