@@ -6,7 +6,13 @@ import type { Capture, WantedAnswer } from "../http/port.ts";
 import { type RequestLease, warnIfHeldToMaxHold } from "../http/request-lease.ts";
 import { listedHeaders, type Picked, withoutOuter } from "../http/stored-answer.ts";
 import type { AnswerToStore } from "../lock/record.ts";
-import { isNodeStream, type NodeStream, ResponseCapture, webStreamOf } from "../node/capture.ts";
+import {
+  isNodeStream,
+  isWebResponse,
+  type NodeStream,
+  ResponseCapture,
+  webStreamOf,
+} from "../node/capture.ts";
 import { heldBackMs, type NodeExchange } from "../node/exchange.ts";
 import { setImmediate, setTimeout } from "../time.ts";
 import { isError } from "../validation.ts";
@@ -176,7 +182,7 @@ export class ReplyWatch implements Capture {
     }
     if (this.#hasSaid || this.#reply.sent || this.#hasFailed) return;
     this.#hasSaid = true;
-    const { status = this.#reply.statusCode } = payload instanceof Response ? payload : {};
+    const { status = this.#reply.statusCode } = isWebResponse(payload) ? payload : {};
     this.#isWell = status < 400;
     this.#raw?.discard();
     this.#web = webStreamOf(payload);
@@ -208,7 +214,7 @@ export class ReplyWatch implements Capture {
     if (isOthers && this.#answer === undefined) this.#others ??= this.#read(body, this.#wanted);
     if (isOthers) return;
     // Keep no payload that Fastify cannot send: a locked web stream, or any other object.
-    const content = (body instanceof Response ? body.body : body) ?? "";
+    const content = (isWebResponse(body) ? body.body : body) ?? "";
     const isText = typeof content === "string" || types.isUint8Array(content);
     if (!isText && !isNodeStream(content) && Object(content).locked !== false) return;
     this.#answer = this.#read(body, this.#wanted);
@@ -243,7 +249,7 @@ export class ReplyWatch implements Capture {
       // The value of a header is not a text. Keep the status alone, so that a repeat gets 409.
       return { status };
     }
-    if (body instanceof Response) {
+    if (isWebResponse(body)) {
       Object.assign(headers, listedHeaders(storedHeaders, [...body.headers]));
       return { status: body.status, headers, body: body.body === null ? "" : undefined };
     }

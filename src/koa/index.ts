@@ -82,8 +82,9 @@ export function submitGuard<Ctx extends AnyContext = Context>(
       ctx.state["submitLease"] = held.lease;
       if (held.submission !== undefined) ctx.state["submission"] = held.submission;
       const capture = wanted && new ContextCapture(ctx, wanted);
-      held.begin(capture);
       const bodies = new BodyStreams(ctx.response);
+      // Last: whatever throws before it ends with the response, and so does the lease.
+      held.begin(capture);
       try {
         await next();
         capture?.settled();

@@ -21,10 +21,15 @@ export function isNodeStream(body: unknown): body is NodeStream {
   return typeof (body as Partial<NodeStream> | null | undefined)?.pipe === "function";
 }
 
+/** Some processes have no `Response`: with jsdom, or `--no-experimental-fetch` of Node 20 and 22. */
+export function isWebResponse(body: unknown): body is Response {
+  return typeof Response === "function" && body instanceof Response;
+}
+
 /** Returns the web stream of a body. Node.js shows its error, but not the end of its work. */
 export function webStreamOf(body: unknown): ReadableStream | null | undefined {
-  if (body instanceof Response) return body.body;
-  return body instanceof ReadableStream ? body : undefined;
+  if (isWebResponse(body)) return body.body;
+  return typeof ReadableStream === "function" && body instanceof ReadableStream ? body : undefined;
 }
 
 export interface Head {
