@@ -66,7 +66,8 @@ describe("esbuild", () => {
 describe("form", () => {
   let project: Project;
   beforeAll(async () => {
-    const packages = ownVersions("express", "express-session", "ioredis");
+    // A session store's client: beside it, npm must not refuse to install this package.
+    const packages = { ...ownVersions("express", "express-session", "ioredis"), redis: "5.9.0" };
     project = await consumers.installRecipe(["form"], { type: "module", packages });
   });
 
