@@ -265,8 +265,8 @@ async function run(
     held.detached(() => setTimeout(() => held.abandoned(), heldBackMs).unref());
   } else {
     // No promise, or it resolved without an answer: a callback may still work, so keep the lock.
-    warnIfReturned(value);
     held.detached(warnIfHeldToMaxHold);
+    warnIfReturned(value);
   }
 }
 

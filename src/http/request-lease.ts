@@ -160,8 +160,9 @@ export class RequestLease {
     try {
       endLease(lease, kept, Math.max(cooldownMs, outerWorkMs), exchange, told);
     } catch {
-      // The store has no cooldowns, or cannot keep this answer: end the lease without either.
-      const otherwise = submission && this.#kept(undefined);
+      // The store has no cooldowns, or cannot keep this answer, such as one whose status is a text:
+      // end the lease without either, but let no repeat of an answer to keep run.
+      const otherwise = kept && done;
       setTimeout(() => endLease(lease, otherwise, 0, exchange), outerWorkMs);
     }
   }

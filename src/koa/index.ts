@@ -83,7 +83,7 @@ export function submitGuard<Ctx extends AnyContext = Context>(
       if (held.submission !== undefined) ctx.state["submission"] = held.submission;
       const capture = wanted && new ContextCapture(ctx, wanted);
       const bodies = new BodyStreams(ctx.response);
-      // Last: whatever throws before it ends with the response, and so does the lease.
+      // Last: if code before it throws, the lease still ends with the response.
       held.begin(capture);
       try {
         await next();

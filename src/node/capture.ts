@@ -18,7 +18,9 @@ export interface NodeStream {
 }
 
 export function isNodeStream(body: unknown): body is NodeStream {
-  return typeof (body as Partial<NodeStream> | null | undefined)?.pipe === "function";
+  // A value of a library, such as `Option` of effect, may have a `pipe` that is none of a stream's.
+  const { once, pipe } = Object(body) as Partial<NodeStream>;
+  return typeof pipe === "function" && typeof once === "function";
 }
 
 /** Some processes have no `Response`: with jsdom, or `--no-experimental-fetch` of Node 20 and 22. */
