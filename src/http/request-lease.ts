@@ -51,7 +51,7 @@ export class RequestLease {
       // Run `store` in the request's async context: the response or lease may end outside of it.
       this.#store = typeof store === "function" ? AsyncResource.bind(store) : store;
       IdentifiedSubmission.acquired(submission, lease);
-      UserLease.onLost(lease, () => this.#recordNow());
+      UserLease.onLost(lease, () => this.#recordNow(submission));
     }
     exchange.watcher = this;
     const others = leases.get(exchange.request);
@@ -131,7 +131,7 @@ export class RequestLease {
       this.end();
       return;
     }
-    if (this.submission !== undefined) this.#recordNow();
+    if (this.submission !== undefined) this.#recordNow(this.submission);
     if (isWorking) {
       if (exchange.isAnswered) this.#capture?.responseEnded?.();
     } else if (exchange.clientLeft && !this.#isFinished) {
@@ -155,7 +155,7 @@ export class RequestLease {
     const answer = this.#capture?.answer();
     const hasSucceeded = answer !== undefined && answer.status >= 200 && answer.status < 400;
     const cooldownMs = hasSucceeded ? this.options.cooldownMs : 0;
-    const kept = submission && this.#kept(answer);
+    const kept = submission && this.#kept(submission, answer);
     const told = submission && kept === undefined ? this.#told(answer) : undefined;
     try {
       endLease(lease, kept, Math.max(cooldownMs, outerWorkMs), exchange, told);
@@ -168,17 +168,15 @@ export class RequestLease {
   }
 
   /** Rule 15: once the lease is lost, records an answer to keep, even a part: no repeat must run. */
-  #recordNow(): void {
+  #recordNow(submission: IdentifiedSubmission): void {
     const { lease } = this;
     if (!this.#isHeld || lease.remainingMs() > 0) return;
-    const kept = this.#kept(this.#capture?.answer());
+    const kept = this.#kept(submission, this.#capture?.answer());
     if (kept !== undefined) UserLease.record(lease, kept);
   }
 
   /** Returns the record of this request. `undefined`: none, so a repeat runs. */
-  #kept(answer: AnswerToStore | undefined): AnswerToStore | undefined {
-    const { submission } = this;
-    if (submission === undefined) return undefined;
+  #kept(submission: IdentifiedSubmission, answer: AnswerToStore | undefined) {
     const mayStore = IdentifiedSubmission.isStored(submission);
     // An answer must not be repeated without its headers: if they are too long, record only `done`.
     if (answer && mayStore && this.#isKept(answer)) return hasLongHeaders(answer) ? done : answer;

@@ -107,9 +107,10 @@ export class HeldLease extends Timer {
   #aborter: AbortController | undefined;
   /** The context of the code that first asked for the signal: its listeners must run there. */
   #signalContext: AsyncResource | undefined;
-  /** Rule 19: set once the order has outlived its lock; ends its trace. */
-  #endTrace: (() => void) | undefined;
-  /** Set once the lease is lost. Called before a release or complete: the work has ended. */
+  /**
+   * Set once the lease is lost, and called before a release or complete: the work has ended. Rule 19:
+   * if the order has outlived its lock, this ends its trace.
+   */
   orderEnds: (() => void) | undefined;
   /** Called once, when the lease is lost. This function may call `release` or `complete`. */
   onLost: (() => void) | undefined;
@@ -177,7 +178,7 @@ export class HeldLease extends Timer {
 
   /** Rule 19: the end of a cooldown by the monotonic clock, which no step makes later; 0 for none. */
   #coolsUntil(cooldownMs: number): number {
-    if (cooldownMs === 0 || this.#lost !== undefined || !this.clock.isValid) return 0;
+    if (this.#lost !== undefined || !this.clock.isValid) return 0;
     return Math.floor(performance.now() + this.#storeOffsetMs) + cooldownMs;
   }
 
@@ -208,7 +209,7 @@ export class HeldLease extends Timer {
       this.command,
       content,
       this.#storeTimeMs(),
-      this.#coolsUntil(cooldownMs),
+      cooldownMs && this.#coolsUntil(cooldownMs),
       now - this.clock.startedAt,
       isLost ? undefined : this.clock,
       (outcome, cause) => {
@@ -231,11 +232,7 @@ export class HeldLease extends Timer {
     const why = explanations[reason];
     const lost = new LockLostError(`the lease was lost: ${why}`, reason, command.key);
     this.#lost = lost;
-    this.orderEnds = () => {
-      this.#unwatch();
-      this.#endTrace?.();
-      this.#endTrace = undefined;
-    };
+    this.orderEnds = () => this.#unwatch();
     this.#unwatch();
     this.runtime.active.done();
     const durationMs = this.clock.now() - this.clock.startedAt;
@@ -254,7 +251,11 @@ export class HeldLease extends Timer {
 
   #outlives(reason: LostReason): void {
     const heldMs = this.clock.now() - this.clock.startedAt;
-    this.#endTrace = outlives(this.runtime, this.command, reason, this.#storeTimeMs(), heldMs);
+    const endTrace = outlives(this.runtime, this.command, reason, this.#storeTimeMs(), heldMs);
+    this.orderEnds = () => {
+      this.orderEnds = undefined;
+      endTrace();
+    };
   }
 
   #retire(onReleased?: OnReleased): void {
