@@ -39,11 +39,10 @@ const sentences: readonly (readonly [RegExp, code: number, sentence: string])[] 
     notPermitted,
     ": SELECT is not permitted (ACL SETUSER with +select permits it), or was renamed.",
   ],
-  [/SELECT is not allowed in/, usage, ": add --cluster, and leave the database out of the URL."],
   [
     refusals.database,
     usage,
-    ": no such database. Put the number of the shop's database at the end of the URL.",
+    ": no such database. Put the number of the shop's database at the end of the URL. If this is a node of a Cluster, add --cluster, and leave the database out of the URL.",
   ],
   [
     /unknown command ['`]eval/i,

@@ -1,4 +1,4 @@
-import { afterAll, afterEach, describe, expect, test } from "vitest";
+import { afterAll, afterEach, describe, expect, onTestFinished, test } from "vitest";
 import {
   LockMisconfiguredError,
   LockUnavailableError,
@@ -58,11 +58,14 @@ async function makeBusy(connect: (port: number) => AnyRedis): Promise<() => Prom
   const refused = async () =>
     /^BUSY/.test(await send("PING").then(String, ({ message }) => message));
   await until(refused, { what: "the server to be busy" });
-  return async () => {
-    await send("SCRIPT", "KILL");
+  const end = async () => {
+    await send("SCRIPT", "KILL").catch(() => {});
     await running;
     await until(async () => !(await refused()), { what: "the server to go on" });
   };
+  // A test that fails leaves the server as it was.
+  onTestFinished(end);
+  return end;
 }
 
 // A node-redis client is asked for its database: test/redis/node-redis.test.ts.
@@ -109,9 +112,10 @@ describe.each(ofIoredis)("rule 22: the database is proved, with $name", ({ conne
     expect((await lock.acquire(user)).outcome).toBe("contended");
     const end = await makeBusy(connect);
     await comesUpAnew(client, proxy);
-    expect(saidBy(causeOf(await on(client, brief).acquire(user)))).toMatch(
-      /not in database 5 yet.*BUSY/,
-    );
+    const selected = await send("SELECT", 5).then(String, ({ message }) => message);
+    // Redis refuses SELECT while it is busy, Valkey 9 does not.
+    const why = selected === "OK" ? /BUSY/ : /not in database 5 yet.*BUSY/;
+    expect(saidBy(causeOf(await on(client, brief).acquire(user)))).toMatch(why);
     await end();
     expect((await lock.acquire(user)).outcome).toBe("contended");
     expect(await isIn(0, user)).toBe(false);
