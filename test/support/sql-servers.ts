@@ -58,9 +58,12 @@ const mariadb: Kind = {
   create: (install, folder) => [
     ...[install, "--no-defaults", `--datadir=${join(folder, "data")}`, "--skip-test-db"],
     ...["--auth-root-authentication-method=normal", "--innodb-flush-log-at-trx-commit=0"],
+    `--tmpdir=${folder}`,
   ],
   args: (folder, port, isSafe) => [
     ...["--no-defaults", `--datadir=${join(folder, "data")}`, "--bind-address=127.0.0.1"],
+    // At its start, each server removes what is called #sql in its folder: also another server's.
+    `--tmpdir=${folder}`,
     ...[`--port=${port}`, `--socket=${join(folder, "socket")}`, "--skip-name-resolve"],
     ...[`--pid-file=${join(folder, "pid")}`, "--innodb-buffer-pool-size=32M"],
     ...["--max-connections=200", `--innodb-flush-log-at-trx-commit=${isSafe ? 1 : 0}`],
