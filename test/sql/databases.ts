@@ -20,6 +20,7 @@ export interface Session extends SqlExecutor {
 
 interface Native {
   readonly executors: Readonly<Record<string, SqlExecutor>>;
+  readonly prepared?: SqlExecutor;
   /** Its rows are arrays. */
   readonly asArrays: SqlExecutor;
   end(how: "COMMIT" | "ROLLBACK"): Promise<void>;
@@ -39,6 +40,10 @@ export const noOrder: Ledger = { orders: 0, stock: 0, outbox: 0 };
 /** A database with the table of submissions and a shop, whose tables have no unique key. */
 export interface Database {
   readonly dialect: "postgresql" | "mysql";
+  /** MySQL prepares no SAVEPOINT. MariaDB does. */
+  readonly refusesPrepared?: boolean;
+  /** MariaDB has innodb_snapshot_isolation, from 11.6 on by default. */
+  readonly isolatesSnapshots?: boolean;
   readonly table: SubmissionTable;
   readonly pool: SqlExecutor;
   begin(isolation?: Isolation): Promise<Session>;
@@ -105,8 +110,10 @@ export async function openPostgres(server: SqlServer): Promise<Database> {
   };
 }
 
-export async function openMariadb(server: SqlServer): Promise<Database> {
+/** MariaDB, or MySQL. */
+export async function openMysql(server: SqlServer): Promise<Database> {
   const pool = createPool({ uri: server.url, connectionLimit: 4 });
+  const refusesPrepared = server.version.startsWith("MySQL");
   const table = new SubmissionTable({ dialect: "mysql" });
   const run = async (...statements: string[]) => {
     let rows: unknown;
@@ -114,8 +121,11 @@ export async function openMariadb(server: SqlServer): Promise<Database> {
     return rows as Record<string, unknown>[];
   };
   await run(...shop, table.ddl);
+  const isolation = await run("SHOW VARIABLES LIKE 'innodb_snapshot_isolation'");
   return {
     dialect: "mysql",
+    refusesPrepared,
+    isolatesSnapshots: isolation.length === 1,
     table,
     pool,
     run,
@@ -136,13 +146,15 @@ export async function openMariadb(server: SqlServer): Promise<Database> {
     async native() {
       const connection = await pool.getConnection();
       await connection.beginTransaction();
+      const prepared: SqlExecutor = {
+        query: (text, params) => connection.execute(text, params as string[]),
+      };
       return {
         executors: {
           "connection of mysql2": connection,
-          "prepared statements of mysql2": {
-            query: (text, params) => connection.execute(text, params as string[]),
-          },
+          ...(!refusesPrepared && { "prepared statements of mysql2": prepared }),
         },
+        prepared,
         asArrays: {
           query: (sql, values) => connection.query({ sql, values, rowsAsArray: true }),
         },

@@ -1,6 +1,6 @@
 import { afterAll, describe, expect, test } from "vitest";
-import { startMariadb, startPostgres } from "../support/sql-servers.ts";
-import { type Database, openMariadb, openPostgres } from "./databases.ts";
+import { isMysqlNamed, startMariadb, startMysql, startPostgres } from "../support/sql-servers.ts";
+import { type Database, openMysql, openPostgres } from "./databases.ts";
 
 /**
  * Describes what holds on each database: a server of this file's own, started before anything is
@@ -9,7 +9,8 @@ import { type Database, openMariadb, openPostgres } from "./databases.ts";
 export async function onEachDatabase(tests: (db: Database) => void): Promise<void> {
   const starts = [
     { name: "PostgreSQL", start: startPostgres, open: openPostgres },
-    { name: "MariaDB", start: startMariadb, open: openMariadb },
+    { name: "MariaDB", start: startMariadb, open: openMysql },
+    ...(isMysqlNamed ? [{ name: "MySQL", start: startMysql, open: openMysql }] : []),
   ];
   const started = await Promise.all(
     starts.map(async ({ name, start, open }) => {

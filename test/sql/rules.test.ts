@@ -556,6 +556,17 @@ await onEachDatabase((db) => {
     }
   });
 
+  if (db.refusesPrepared) {
+    test("prepared statements are refused by the database, and write nothing", async () => {
+      const { item, submission } = await freshItem(db);
+      const { prepared, end } = await db.native();
+      const run = table.once(prepared as SqlExecutor, submission, () => placeOrder(db.pool, item));
+      await expect(run).rejects.toHaveProperty("code", "ER_UNSUPPORTED_PS");
+      await end("COMMIT");
+      expect([await ledgerOf(db, item), await rowsOf(db, submission.id)]).toEqual([noOrder, []]);
+    });
+  }
+
   test("J9: rows as arrays are refused, and would be a known submission without a value", async () => {
     const { item, submission } = await freshItem(db);
     const { asArrays, end } = await db.native();
@@ -569,7 +580,8 @@ await onEachDatabase((db) => {
   test("J4: the value is read by a statement that sees the latest commit", async () => {
     const fresh = await freshItem(db);
     const [first, second] = [await db.begin(), await db.begin()];
-    // The second one's snapshot, on MariaDB.
+    if (db.isolatesSnapshots) await second.query("SET innodb_snapshot_isolation = OFF", []);
+    // The second one's snapshot, on MySQL and MariaDB.
     await second.query("SELECT count(*) AS n FROM submissions", []);
     await order(first, fresh);
     await first.commit();
@@ -583,4 +595,22 @@ await onEachDatabase((db) => {
     expect(await order(second, fresh)).toMatchObject({ replayed: true });
     await Promise.all([first.close(), second.close()]);
   });
+
+  if (db.isolatesSnapshots) {
+    test("J4: MariaDB may refuse to read what is newer than the snapshot, and asks for a repeat", async () => {
+      const fresh = await freshItem(db);
+      const [first, second] = [await db.begin(), await db.begin()];
+      await second.query("SET innodb_snapshot_isolation = ON", []);
+      await second.query("SELECT count(*) AS n FROM submissions", []);
+      await order(first, fresh);
+      await first.commit();
+      const error: unknown = await order(second, fresh).catch((thrown) => thrown);
+      expect(error).toMatchObject({ errno: 1020 });
+      expect(isRetryable(error)).toBe(true);
+      await Promise.all([first.close(), second.close()]);
+      const again = await inTransaction(db, (tx) => order(tx, fresh));
+      expect(again).toMatchObject({ replayed: true });
+      expect(await ledgerOf(db, fresh.item)).toEqual(oneOrder);
+    });
+  }
 });

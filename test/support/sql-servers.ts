@@ -2,7 +2,7 @@ import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { chmodSync, chownSync, existsSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { delimiter, join } from "node:path";
+import { delimiter, join, resolve } from "node:path";
 import { atExit } from "./at-exit.ts";
 import { freePort } from "./free-port.ts";
 import { installOnDebian } from "./server-binary.ts";
@@ -72,6 +72,30 @@ const mariadb: Kind = {
   url: (port) => `mysql://root@127.0.0.1:${port}/shop`,
 };
 
+/** Debian's `mysqld` is MariaDB, so one of MySQL has to be named. */
+const mysqld = process.env["MYSQL_SERVER_BIN"];
+export const isMysqlNamed = Boolean(mysqld);
+
+const mysql: Kind = {
+  name: "MySQL",
+  debian: ["mysql-server", "mysql"],
+  folders: () => [],
+  programs: { server: mysqld ?? "mysqld", create: mysqld ?? "mysqld" },
+  create: (create, folder) => [
+    ...[create, "--no-defaults", "--initialize-insecure", `--datadir=${join(folder, "data")}`],
+    `--tmpdir=${folder}`,
+  ],
+  args: (folder, port, isSafe) => [
+    ...["--no-defaults", `--datadir=${join(folder, "data")}`, "--bind-address=127.0.0.1"],
+    ...[`--port=${port}`, `--socket=${join(folder, "socket")}`, `--tmpdir=${folder}`],
+    ...[`--pid-file=${join(folder, "pid")}`, "--innodb-buffer-pool-size=32M", "--mysqlx=OFF"],
+    ...["--max-connections=200", `--innodb-flush-log-at-trx-commit=${isSafe ? 1 : 0}`],
+    "--secure-file-priv=NULL",
+  ],
+  ready: /ready for connections/,
+  url: (port) => `mysql://root@127.0.0.1:${port}/shop`,
+};
+
 export interface SqlServerOptions {
   /** Waits for the disk at each commit. @defaultValue false */
   readonly isSafe?: boolean;
@@ -85,6 +109,16 @@ export function startPostgres(options?: SqlServerOptions): Promise<SqlServer | u
 /** `undefined` where there is no MariaDB, and none can be installed. It says so. */
 export function startMariadb(options?: SqlServerOptions): Promise<SqlServer | undefined> {
   return start(mariadb, options);
+}
+
+/** `undefined` unless `MYSQL_SERVER_BIN` names a `mysqld` of MySQL. */
+export async function startMysql(options?: SqlServerOptions): Promise<SqlServer | undefined> {
+  if (!mysqld) return undefined;
+  // A server that somebody named and that is not there is an error.
+  if (!existsSync(mysqld)) {
+    throw new Error(`MYSQL_SERVER_BIN names ${mysqld}, and there is no such file.`);
+  }
+  return await start(mysql, options);
 }
 
 const running = new Map<ChildProcess, string>();
@@ -119,7 +153,7 @@ async function start(
     throw new Error(`${program} failed: ${made.error ?? ""}\n${made.stdout}\n${made.stderr}`);
   }
   const { child, port } = await listening(kind, server, folder, isSafe, who);
-  if (kind === mariadb) await createDatabase(port);
+  if (kind !== postgresql) await createDatabase(port);
   return {
     url: kind.url(port),
     port,
@@ -179,7 +213,7 @@ async function createDatabase(port: number): Promise<void> {
 function find(kind: Kind): { server: string; create: string } | undefined {
   const folders = [...(process.env["PATH"] ?? "").split(delimiter), ...kind.folders()];
   const pathOf = (name: string) =>
-    folders.map((folder) => join(folder, name)).find((path) => existsSync(path));
+    folders.map((folder) => resolve(folder, name)).find((path) => existsSync(path));
   const server = pathOf(kind.programs.server);
   const create = pathOf(kind.programs.create);
   return server === undefined || create === undefined ? undefined : { server, create };

@@ -1,6 +1,6 @@
 import { setImmediate } from "node:timers/promises";
 import { isRetryable, type SqlExecutor } from "../../../src/sql/index.ts";
-import type { Schedule, Settings } from "./schedule.ts";
+import type { DatabaseName, Schedule, Settings } from "./schedule.ts";
 
 /** A blow may fall at each call of it, as soon as the connection that it could cut is known. */
 export type Point = (cut?: () => void) => Promise<void>;
@@ -22,7 +22,7 @@ export interface ShopDatabase {
   close(): Promise<void>;
 }
 
-/** Statements are written for MariaDB, whose placeholders are question marks. */
+/** Statements are written for MySQL and MariaDB, whose placeholders are question marks. */
 export const onPostgres = (text: string): string => {
   let at = 0;
   return text.replace(/\?/g, () => `$${++at}`);
@@ -36,7 +36,7 @@ interface Connection {
 
 export async function openDatabase({ database, url }: Settings): Promise<ShopDatabase> {
   const isPostgres = database === "PostgreSQL";
-  const { connect, close } = await (isPostgres ? postgres(url) : mariadb(url));
+  const { connect, close } = await (isPostgres ? postgres(url) : mysql(url, database));
   async function once<Result>(
     isolation: Schedule["isolation"],
     point: Point,
@@ -129,12 +129,14 @@ async function postgres(connectionString: string) {
   };
 }
 
-async function mariadb(uri: string) {
-  const { default: mysql } = await import("mysql2/promise");
-  const pool = mysql.createPool({ uri, connectionLimit: 4 });
+async function mysql(uri: string, database: DatabaseName) {
+  const { createPool } = await import("mysql2/promise");
+  const pool = createPool({ uri, connectionLimit: 4 });
   pool.on("connection", (connection) => {
     connection.on("error", () => {});
-    connection.query("SET SESSION innodb_lock_wait_timeout = 4, idle_transaction_timeout = 4");
+    // MySQL has no bound for an idle transaction.
+    const idle = database === "MariaDB" ? ", idle_transaction_timeout = 4" : "";
+    connection.query(`SET SESSION innodb_lock_wait_timeout = 4${idle}`);
   });
   return {
     close: () => pool.end(),

@@ -1,13 +1,15 @@
-import { startMariadb, startPostgres } from "../../support/sql-servers.ts";
+import { startMariadb, startMysql, startPostgres } from "../../support/sql-servers.ts";
 import { rowOf, runLaboratory, seedOf, setting } from "../laboratory.ts";
 import { type Played, type PlayOptions, play } from "./play.ts";
+
+const starts = { PostgreSQL: startPostgres, MariaDB: startMariadb, MySQL: startMysql };
 
 /** One database with a server of its own; `undefined` where there is none. */
 export async function playOn(
   database: PlayOptions["database"],
   options: Omit<PlayOptions, "database" | "server">,
 ): Promise<Played | undefined> {
-  const server = await (database === "PostgreSQL" ? startPostgres() : startMariadb());
+  const server = await starts[database]();
   if (server === undefined) return undefined;
   try {
     return await play({ ...options, database, server });
@@ -17,8 +19,8 @@ export async function playOn(
 }
 
 /**
- * `npm run lab -- transaction`: 2 000 schedules on PostgreSQL and 500 on MariaDB, and 250 of them with
- * the other subjects. `TRANSACTION_SCHEDULES`, `TRANSACTION_SEED`, `TRANSACTION_LANES` say otherwise.
+ * `npm run lab -- transaction`: 2 000 schedules on PostgreSQL and 500 on MariaDB, also on a MySQL that
+ * `MYSQL_SERVER_BIN` names, and 250 and 62 of them with the other subjects. `TRANSACTION_SCHEDULES`, `TRANSACTION_SEED`, `TRANSACTION_LANES` say otherwise.
  */
 export async function run(): Promise<void> {
   const seed = seedOf("TRANSACTION_SEED");
@@ -29,6 +31,7 @@ export async function run(): Promise<void> {
     for (const [database, times] of [
       ["PostgreSQL", 1],
       ["MariaDB", 0.25],
+      ["MySQL", 0.25],
     ] as const) {
       const schedules = {
         "submissions.once": most * times,

@@ -7,7 +7,7 @@ export const subjects = [
 ] as const;
 export type Subject = (typeof subjects)[number];
 
-export type DatabaseName = "PostgreSQL" | "MariaDB";
+export type DatabaseName = "PostgreSQL" | "MariaDB" | "MySQL";
 
 export interface Settings {
   readonly database: DatabaseName;

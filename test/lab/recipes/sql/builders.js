@@ -79,9 +79,10 @@ const builders = {
   },
   "Prisma 7"() {
     const { hostname: host, port, username: user } = new URL(url);
+    const config = { host, port: Number(port), user, database: "shop" };
     const adapter = isPostgres
       ? new PrismaPg({ connectionString: url })
-      : new PrismaMariaDb({ host, port: Number(port), user, database: "shop" });
+      : new PrismaMariaDb(config, { useTextProtocol: database === "MySQL" });
     const { PrismaClient } = createRequire(import.meta.url)(`./prisma-${database}`);
     const db = new PrismaClient({ adapter });
     const of = (tx) => executorOf("Prisma 7", { tx });
