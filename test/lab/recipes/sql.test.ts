@@ -3,7 +3,12 @@ import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { page } from "../../docs/page.ts";
 import { Consumers, ownVersions, type Project } from "../../package/consumer-project.ts";
-import { isMysqlNamed, startMariadb, startMysql, startPostgres } from "../../support/sql-servers.ts";
+import {
+  isMysqlNamed,
+  startMariadb,
+  startMysql,
+  startPostgres,
+} from "../../support/sql-servers.ts";
 
 let consumers: Consumers;
 let project: Project;
@@ -64,7 +69,13 @@ test.for([
     "Kysely, Knex, Drizzle, TypeORM, Prisma 7, Sequelize, MikroORM, mariadb",
   ],
   ...(isMysqlNamed
-    ? ([["MySQL", startMysql, "Kysely, Knex, Drizzle, TypeORM, Prisma 7, Sequelize, MikroORM, mariadb"]] as const)
+    ? ([
+        [
+          "MySQL",
+          startMysql,
+          "Kysely, Knex, Drizzle, TypeORM, Prisma 7, Sequelize, MikroORM, mariadb",
+        ],
+      ] as const)
     : []),
 ] as const)(
   "query builders on %s are executors as the guide prints them",
