@@ -99,8 +99,9 @@ class RefusingStore extends MemoryStore {
   }
 }
 
+/** Its leases are soon lost, and its attempts last longer than a busy machine stops. */
 const lockOver = (store: LockStore) =>
-  new SubmitLock({ store, ttlMs: 200, maxHoldMs: 200, acquireTimeoutMs: 60, commandTimeoutMs: 30 });
+  new SubmitLock({ store, ttlMs: 800, maxHoldMs: 800, acquireTimeoutMs: 400 });
 const order: Handler = async () => ({ order: 7 });
 
 interface Row {

@@ -14,7 +14,7 @@ const never = () => expect.fail("it ran");
 /** A shop whose store plays `outage` while an order is placed, or never. */
 function openShop(during?: Outage) {
   const store = new MemoryStore();
-  const lock = openLock({ store, ttlMs: 1_000, acquireTimeoutMs: 60, commandTimeoutMs: 30 });
+  const lock = openLock({ store, ttlMs: 1_000, acquireTimeoutMs: 400, commandTimeoutMs: 100 });
   const [user, placed] = [freshUser(), { count: 0 }];
   const place: RequestHandler = async (_req, res) => {
     if (during !== undefined) store.play(during);

@@ -28,7 +28,7 @@ interface Door {
 
 function openDoors() {
   const store = new MemoryStore();
-  const times = { ttlMs: 2_000, acquireTimeoutMs: 60, commandTimeoutMs: 30 };
+  const times = { ttlMs: 2_000, acquireTimeoutMs: 400, commandTimeoutMs: 100 };
   const [lock, user] = [openLock({ store, ...times }), freshUser()];
   let place: () => unknown;
   const handler: RequestHandler = async (req, res) => {
@@ -131,7 +131,7 @@ const refused: [code: string, (door: Door, doors: Doors) => Promise<unknown>][] 
 
 test("an abort that a lost lease has caused is the answer for that lease, and no other error is", async () => {
   const store = new MemoryStore();
-  const lock = openLock({ store, ttlMs: 200, maxHoldMs: 200, acquireTimeoutMs: 60 });
+  const lock = openLock({ store, ttlMs: 800, maxHoldMs: 800, acquireTimeoutMs: 400 });
   const aborted = await lock
     .once(freshUser(), { id: "1" }, ({ signal }) => sleep(10_000, 1, { signal }))
     .catch((error) => error);
