@@ -51,7 +51,9 @@ function redisPlaceOf(args: Arguments, url: string): RedisPlace {
     throw new CliError("--cluster needs the address of a node, and no Unix socket");
   }
   if (isCluster && login.database !== 0) {
-    throw new CliError("--cluster looks at database 0: leave the database out of the URL, or use --config");
+    throw new CliError(
+      "--cluster looks at database 0: leave the database out of the URL, or use --config",
+    );
   }
   const authority = args.text("tls-ca");
   return {
