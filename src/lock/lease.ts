@@ -77,8 +77,9 @@ export interface Lease {
    * Never aborts once `release` or `complete` was called.
    *
    * Reading `aborted` or `reason`, or calling `throwIfAborted`, checks the clock, also in a process
-   * that was stopped or on a machine that slept; listeners are called by a timer. Between the check
-   * and the database a process can still stop: keep a unique key in the order table, too.
+   * that was stopped or on a machine that slept; listeners, and signals of `AbortSignal.any`, hear
+   * of it by a timer. Between the check and the database a process can still stop: keep a unique
+   * key in the order table, too.
    */
   readonly signal: AbortSignal;
   /**

@@ -5,11 +5,12 @@ import { setTimeout as sleep } from "node:timers/promises";
 import express5, { type ErrorRequestHandler, type RequestHandler, type Response } from "express";
 import express4 from "express4";
 import supertest from "supertest";
-import { afterEach, beforeEach, describe, expect, type MockInstance, test, vi } from "vitest";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import type * as expressEntry from "../../src/express/index.ts";
 import { type SubmitGuard, submitGuard } from "../../src/express/index.ts";
 import type * as coreEntry from "../../src/index.ts";
 import { MemoryStore, RedisStore, SubmitLock } from "../../src/index.ts";
+import { recordWarnings } from "../support/channels.ts";
 import { freshUser } from "../support/ids.ts";
 import { closeLocks, openLock } from "../support/locks.ts";
 import { until } from "../support/until.ts";
@@ -205,17 +206,17 @@ describe("protect unseen", () => {
   /** Short enough to wait for, long enough for a busy machine. */
   const times = { ttlMs: 3_000, maxHoldMs: 3_000 };
 
-  let given: MockInstance<typeof process.emitWarning>;
+  let given: ReturnType<typeof recordWarnings>;
   let server: Server | undefined;
   let client: HttpClient | undefined;
   /** Without the lock's own, of any order that has not ended at maxHoldMs. */
   const ofGuard = () =>
-    given.mock.calls.filter(([, options]) => Object(options).code !== "SUBMIT_LOCK_OUTLIVED");
+    given.calls.filter(([, options]) => Object(options).code !== "SUBMIT_LOCK_OUTLIVED");
   beforeEach(() => {
-    given = vi.spyOn(process, "emitWarning").mockImplementation(() => {});
+    given = recordWarnings();
   });
   afterEach(() => {
-    given.mockRestore();
+    given.restore();
     client?.close();
     server?.closeAllConnections();
     server?.close();
@@ -310,13 +311,13 @@ describe("protect unseen", () => {
       const { submit, isFreeAgain } = await freshShop(express5, returning);
       const call = submit({});
       await isFreeAgain();
-      const outlived = () => given.mock.calls.length === 2;
+      const outlived = () => given.calls.length === 2;
       await until(outlived, { what: "the warnings" });
-      expect(given.mock.calls.map(([, options]) => Object(options).code)).toEqual([
+      expect(given.calls.map(([, options]) => Object(options).code)).toEqual([
         "SUBMIT_LOCK_RETURNED_VALUE",
         "SUBMIT_LOCK_OUTLIVED",
       ]);
-      expect(given.mock.calls[0]?.[0]).toContain("res.json(value)");
+      expect(given.calls[0]?.[0]).toContain("res.json(value)");
       call.abort();
     });
 
@@ -329,7 +330,7 @@ describe("protect unseen", () => {
       ];
       const { submit } = await freshShop(express5, later);
       expect((await submit({}).reply).status).toBe(200);
-      expect(given.mock.calls).toEqual([]);
+      expect(given.calls).toEqual([]);
     });
 
     test("a lease that is lost for another reason than maxHoldMs is not warned of", async () => {

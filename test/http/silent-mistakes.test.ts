@@ -1,21 +1,22 @@
 import express, { type RequestHandler } from "express";
 import Koa from "koa";
 import supertest from "supertest";
-import { afterEach, beforeEach, describe, expect, type MockInstance, test, vi } from "vitest";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import type * as expressEntry from "../../src/express/index.ts";
 import type * as coreEntry from "../../src/index.ts";
 import { MemoryStore, SubmitLock } from "../../src/index.ts";
 import { submitGuard as koaGuard } from "../../src/koa/index.ts";
+import { recordWarnings } from "../support/channels.ts";
 import { until } from "../support/until.ts";
 import { canAcquire } from "./shop.ts";
 
 type Options = Omit<expressEntry.SubmitGuardOptions, "lock">;
 
-let given: MockInstance<typeof process.emitWarning>;
+let given: ReturnType<typeof recordWarnings>;
 beforeEach(() => {
-  given = vi.spyOn(process, "emitWarning").mockImplementation(() => {});
+  given = recordWarnings();
 });
-afterEach(() => given.mockRestore());
+afterEach(() => given.restore());
 
 /** A shop on a copy of the package that has not warned yet. @param before runs before the guard. */
 async function freshShop(options: Options, before: RequestHandler = (_req, _res, next) => next()) {
@@ -48,7 +49,7 @@ describe("a submissionId that finds nothing", () => {
     const submit = await freshShop(options);
     expect(await submit({ tokn: "7" })).toBe(201);
     expect(await submit({ tokn: "7" })).toBe(201);
-    expect(given.mock.calls).toEqual(
+    expect(given.calls).toEqual(
       warningOf("SUBMIT_LOCK_NO_SUBMISSION_ID", /a later click is a second order.*"required"/),
     );
   });
@@ -60,7 +61,7 @@ describe("a submissionId that finds nothing", () => {
     const idempotency = { ...options.idempotency, key: "required" } as const;
     const strict = await freshShop({ ...options, idempotency });
     expect(await strict({ tokn: "7" })).toBe(400);
-    expect(given.mock.calls).toEqual([]);
+    expect(given.calls).toEqual([]);
   });
 });
 
@@ -70,7 +71,7 @@ test("a request that was answered before the guard is warned of once, and does n
     next();
   });
   for (const _ of [1, 2]) expect(await submit({})).toBe(202);
-  expect(given.mock.calls).toEqual(
+  expect(given.calls).toEqual(
     warningOf("SUBMIT_LOCK_ANSWERED_BEFORE", /its handler did not run. Answer in the handler/),
   );
 });
@@ -84,11 +85,11 @@ describe("a userId that finds no user", () => {
   ] as const)("in the first three requests is warned of once, with %j", async (answer, status) => {
     const submit = await freshShop({ ...options, onAnonymous: answer });
     for (let i = 1; i <= 2; i++) expect(await submit({})).toBe(status);
-    expect(given.mock.calls).toEqual([]);
+    expect(given.calls).toEqual([]);
     const warned = /Mount the session or the authentication before the guard/;
     for (let i = 3; i <= 4; i++) {
       expect(await submit({})).toBe(status);
-      expect(given.mock.calls).toEqual(warningOf("SUBMIT_LOCK_NO_USER", warned));
+      expect(given.calls).toEqual(warningOf("SUBMIT_LOCK_NO_USER", warned));
     }
   });
 
@@ -97,7 +98,7 @@ describe("a userId that finds no user", () => {
     expect(await submit({})).toBe(401);
     expect(await submit({}, ["X-User-Id", "42"])).toBe(201);
     for (let i = 1; i <= 4; i++) expect(await submit({})).toBe(401);
-    expect(given.mock.calls).toEqual([]);
+    expect(given.calls).toEqual([]);
   });
 });
 
@@ -109,11 +110,11 @@ test("a GET that a guard of the whole application refuses is warned of, an order
   const app = express().use(submitGuard({ lock, userId: () => "42" }));
   const order = await lock.acquire("42");
   await supertest(app).post("/orders").expect(409);
-  expect(given.mock.calls).toEqual([]);
+  expect(given.calls).toEqual([]);
   await supertest(app).get("/logo.png").expect(409);
   await supertest(app).get("/logo.png").expect(409);
   const fix = /Mount the guard on the routes that place orders/;
-  expect(given.mock.calls).toEqual(warningOf("SUBMIT_LOCK_GUARDED_READ", fix));
+  expect(given.calls).toEqual(warningOf("SUBMIT_LOCK_GUARDED_READ", fix));
   if (order.outcome === "acquired") await order.lease.release();
 });
 
@@ -126,12 +127,12 @@ test("a value that a function returns in place of an answer is warned of once", 
   const submit = await freshShop({ userId: () => undefined, onAnonymous });
   for (const times of [1, 2]) {
     const answered = submit({});
-    const isWarned = () => unanswered.length === times && given.mock.calls.length === 1;
+    const isWarned = () => unanswered.length === times && given.calls.length === 1;
     await until(isWarned, { what: "the warning" });
     unanswered.at(-1)?.sendStatus(418);
     expect(await answered).toBe(418);
   }
-  expect(given.mock.calls).toEqual(
+  expect(given.calls).toEqual(
     warningOf("SUBMIT_LOCK_RETURNED_VALUE", /a function that answers for the guard.*res\.json/),
   );
 });

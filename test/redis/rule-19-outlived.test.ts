@@ -4,6 +4,7 @@ import type { CliLock } from "../../src/cli/context.ts";
 import { outlivedUserOf } from "../../src/cli/scan.ts";
 import { RedisStore } from "../../src/index.ts";
 import type { LockCommand, OutliveRequest } from "../../src/lock/store.ts";
+import { recordWarnings } from "../support/channels.ts";
 import { Program } from "../support/child.ts";
 import { bin, runMain } from "../support/cli.ts";
 import { ioredis6, untilReady } from "../support/clients.ts";
@@ -235,17 +236,17 @@ test("rule 19: a scan finds the user of a trace, whatever keyOf makes of the id"
 
 test("rule 19: an order at work beyond maxHoldMs is a process warning, once", async () => {
   vi.resetModules();
-  const given = vi.spyOn(process, "emitWarning").mockImplementation(() => {});
+  const given = recordWarnings();
   const { MemoryStore, SubmitLock } = await import("../../src/index.ts");
   const lock = new SubmitLock({ store: new MemoryStore(), ...times });
   const [first, second] = [await lock.acquire("1"), await lock.acquire("2")];
   if (first.outcome !== "acquired" || second.outcome !== "acquired") throw new Error("contended");
   await until(async () => (await lock.inspect("2")).outlived, { what: "the end of both" });
-  expect(given).toHaveBeenCalledTimes(1);
-  expect(given.mock.calls[0]).toEqual([
+  expect(given.calls).toHaveLength(1);
+  expect(given.calls[0]).toEqual([
     expect.stringMatching(/had not ended when its lock did, after maxHoldMs \(800 ms\)/),
     { type: "SubmitLockWarning", code: "SUBMIT_LOCK_OUTLIVED" },
   ]);
-  given.mockRestore();
+  given.restore();
   await lock.close({ timeoutMs: 0 });
 });

@@ -1,23 +1,24 @@
-import { afterEach, beforeEach, expect, inject, type MockInstance, test, vi } from "vitest";
+import { afterEach, beforeEach, expect, inject, test, vi } from "vitest";
 import type { ServerPort } from "../../src/stores/redis/clients/port.ts";
 import { portOf } from "../../src/stores/redis/clients/port-of.ts";
 import { slotOf } from "../../src/stores/redis/clients/slots.ts";
+import { recordWarnings } from "../support/channels.ts";
 import { closeClients, ioredis6, untilReady } from "../support/clients.ts";
 import { freshUser } from "../support/ids.ts";
 import { startMasters } from "../support/masters.ts";
 import { observer } from "../support/observer.ts";
 import { forTest, type RedisServer, startRedis } from "../support/redis-server.ts";
 
-let given: MockInstance<typeof process.emitWarning>;
+let given: ReturnType<typeof recordWarnings>;
 let askSharing: typeof import("../../src/stores/redis/gathering.ts").askSharing;
 beforeEach(async () => {
   // A process warns once.
   vi.resetModules();
   ({ askSharing } = await import("../../src/stores/redis/gathering.ts"));
-  given = vi.spyOn(process, "emitWarning").mockImplementation(() => {});
+  given = recordWarnings();
 });
 afterEach(() => {
-  given.mockRestore();
+  given.restore();
   closeClients();
 });
 
@@ -56,7 +57,7 @@ test.each([0, 1, 2, 17, 32])(
     const asked = withFault(await connected(server.port), index, () => send("FLUSHALL"));
     const key = `lock:submit:${freshUser()}`;
     expect(await askSharing(asked, key)).toBe(index === 0 ? "yes" : "no");
-    expect(given.mock.calls).toEqual([]);
+    expect(given.calls).toEqual([]);
   },
 );
 
@@ -80,7 +81,7 @@ function sharded([one, other]: readonly [ServerPort, ServerPort]): ServerPort {
 async function expectWarning(server: ServerPort): Promise<void> {
   expect(await askSharing(server, `lock:submit:${freshUser()}`)).toBe("no");
   const code = "SUBMIT_LOCK_SHARDED_REDIS";
-  expect(given.mock.calls).toEqual([
+  expect(given.calls).toEqual([
     [expect.stringContaining(server.address), { type: "SubmitLockWarning", code }],
   ]);
 }
