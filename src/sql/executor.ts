@@ -108,8 +108,8 @@ export function waitedTooLong(): LockContendedError {
 
 /**
  * Whether the database asks for the whole transaction again, from BEGIN: a conflict or a deadlock
- * (40001 and 40P01 of PostgreSQL, 1213 of MySQL, 1020 of MariaDB, P2034 of Prisma), also where a
- * query builder wraps the error.
+ * (40001 and 40P01 of PostgreSQL, 1213 of MySQL, 3101 and 1180 of its group replication, 1020 of
+ * MariaDB, P2034 of Prisma), also where a query builder wraps the error.
  *
  * @example
  * ```ts
@@ -124,7 +124,7 @@ export function waitedTooLong(): LockContendedError {
  */
 export function isRetryable(error: unknown): boolean {
   // Prisma makes the text "1213" of the number.
-  return hasCode(error, ["40001", "40P01", 1213, "1213", 1020, "P2034"]);
+  return hasCode(error, ["40001", "40P01", 1213, "1213", 3101, 1180, 1020, "P2034"]);
 }
 
 /** Looks into the errors that an error wraps, under the names that query builders use. */
