@@ -177,6 +177,8 @@ test.each([
   ["DENIED Redis is running in protected mode", /no client from this host/],
   ["NOPERM this user has no permissions to run the 'eval' command", /permit.*EVAL.*TIME/],
   ["ERR unknown command 'EVAL', with args beginning with: ", /permit.*EVAL.*TIME/],
+  ["ERR Could not find scripting engine 'lua'", /permit.*EVAL/],
+  ["NOPERM No permissions to access database", /permit.*in the client's database/],
   ["ERR The user executing the script can't run this command or subcommand", /permit.*EVAL/],
   [
     "ERR Unknown Redis command called from script script: 887c0e, on @user_script:1.",

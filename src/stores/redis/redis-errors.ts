@@ -48,9 +48,9 @@ export const refusals: Readonly<
     /^ERR (DB index is out of range|invalid DB index|SELECT is not allowed in cluster mode)/,
   // The second pattern is of servers below 6.2, the third of those with `rename-command`.
   info: /^NOPERM\b.*'client\|info'|^ERR unknown subcommand .*\bINFO\b|^ERR unknown command ['`]client\b/i,
-  // The last three patterns are errors of a command within a script, from several Redis versions.
+  // The third is of a Valkey without its module for Lua, the others of a command within a script.
   command:
-    /^NOPERM\b|^ERR unknown command|can't run this command or subcommand|ACL failure in script|Unknown (\w+ )?command called from script/,
+    /^NOPERM\b|^ERR unknown command|^ERR Could not find scripting engine|can't run this command or subcommand|ACL failure in script|Unknown (\w+ )?command called from script/,
 };
 
 /** Pairs a pattern with the text that begins the caller's error. The first match wins. */
@@ -79,7 +79,7 @@ const misconfigurations: readonly (readonly [RegExp, advice: string])[] = [
   ],
   [
     refusals.command,
-    "Redis does not permit what a lock needs (EVAL, and GET, SET, PTTL, PEXPIRE, DEL and TIME within it, on its keys)",
+    "Redis does not permit what a lock needs (EVAL, and GET, SET, PTTL, PEXPIRE, DEL and TIME within it, on its keys, in the client's database)",
   ],
 ];
 
