@@ -229,6 +229,18 @@ async function lookAtCluster(node: ServerPort, ttlMs: number, add: Add): Promise
         : `cluster_state of this node is ${state} (${slots} of 16384 slots are served): it refuses every lock`;
     add("fail", "cluster", text, `find the master that is gone with CLUSTER NODES; ${dead}`);
   }
+  const nodes = await ifPermitted(node, ["cluster", "NODES"]);
+  const [line = ""] = /^.*\bmyself\b.*$/m.exec(String(nodes)) ?? [];
+  const open = [...line.matchAll(/\[(\d+)-[<>]-/g)].map(([, slot]) => slot);
+  if (nodes === undefined) {
+    add("unknown", "moving", "slots that are being moved: not permitted (+cluster|nodes)");
+  } else if (open.length > 0) {
+    const some = open.length > 5 ? [...open.slice(0, 5), "…"] : open;
+    const text = `a move of ${plural(open.length, "slot")} (${some.join(", ")}) from or to this node has not ended: until then, requests with idempotency of their users are 503`;
+    const remedy =
+      "if nothing moves slots now, that was interrupted: redis-cli --cluster fix ends it";
+    add("warn", "moving", text, remedy);
+  }
   const setting = "cluster-node-timeout";
   const timeout = await ifPermitted(node, ["config", "GET", setting]);
   const timeoutMs = Number(settingIn(timeout, setting));

@@ -52,7 +52,7 @@ const sentences: readonly (readonly [RegExp, code: number, sentence: string])[] 
   [
     refusals.command,
     notPermitted,
-    ' does not permit a command that is needed. The documentation of submit-lock has the line for ACL SETUSER, under "Permissions".',
+    ' does not permit a command, key or database that is needed. The documentation of submit-lock has the line for ACL SETUSER, under "Permissions".',
   ],
   [
     /\bTRYAGAIN\b|Too many Cluster redirections.*\b(MOVED|ASK) \d/s,

@@ -74,7 +74,7 @@ export async function scanKeys(
       if (looked > 0) await sleep(pauseMs);
       const scanned = node.ask(["scan", cursor, "MATCH", pattern, "COUNT", `${batch}`]);
       const reply = await answerOf(address, scanned).catch((error: unknown) => {
-        if (!/\bNOPERM\b/.test(String(error))) throw error;
+        if (!/\bNOPERM\b.*\bscan\b/.test(String(error))) throw error;
         const text = `this needs +scan, which ${address} does not permit ${login}. Permit it with: ACL SETUSER ${login} +scan. show, free, watch and forget of one user work without +scan`;
         throw new CliError(text, exitCode.notPermitted);
       });

@@ -10,6 +10,7 @@ import { freshUser } from "../support/ids.ts";
 import { closeLocks, openLock } from "../support/locks.ts";
 import { startMasters } from "../support/masters.ts";
 import { forTest, type RedisServer, startRedis } from "../support/redis-server.ts";
+import { beginMove } from "../support/slot-move.ts";
 import { until } from "../support/until.ts";
 
 afterEach(async () => {
@@ -77,6 +78,13 @@ describe("doctor has nothing to say", () => {
       const text = "the locks of many users share a call";
       expect(findings).toContainEqual({ level: "ok", check: "gathering", text });
     }
+    const ports = nodes.map(({ port }) => port);
+    const move = await beginMove({ ports }, "bar"); // on the first master
+    const moving = await examine(url, "--cluster");
+    expect(moving).toMatchObject({ code: 0, found: Array(2).fill("warn moving") });
+    expect(moving.text).toContain(`1 slot (${move.slot}) from or to this node has not ended`);
+    await move.finish();
+    expect((await examine(url, "--cluster")).found).toEqual([]);
     for (const { port } of nodes) {
       await command(port, "config", "set", "cluster-node-timeout", 60_000);
     }

@@ -25,11 +25,15 @@ async function found(facts: Partial<Facts>): Promise<string[]> {
 
 const server = (more: Partial<ServerFacts>) => ({ servers: [{ ...rightServer, ...more }] });
 const info = (more: Info) => server({ info: { ...right, ...more } });
+/** What CLUSTER NODES says; a peer's slots that move are the peer's to tell. */
+const nodesWith = (slots: string) =>
+  `a1 10.0.0.2:6379@16379 master - 0 1 2 connected 1 [7->-b2]\nb2 10.0.0.1:6379@16379 myself,master - 0 0 1 connected ${slots}\n`;
 const clusterNode = (more: Partial<ServerFacts>) =>
   server({
     isClusterNode: true,
     cluster: { cluster_state: "ok", cluster_slots_ok: "16384" },
     nodeTimeoutMs: 5_000,
+    clusterNodes: nodesWith("0-16383"),
     ...more,
   });
 
@@ -93,11 +97,20 @@ const rows: [what: string, facts: Partial<Facts>, expected: string[]][] = [
     clusterNode({ cluster: { cluster_state: "ok", cluster_slots_ok: "10923" } }),
     ["fail cluster"],
   ],
+  [
+    "a slot that is moved away, and six that come",
+    clusterNode({
+      clusterNodes: nodesWith(
+        "0-16383 [866->-a1] [1-<-a1] [2-<-a1] [3-<-a1] [4-<-a1] [5-<-a1] [6-<-a1]",
+      ),
+    }),
+    ["warn moving"],
+  ],
   ["a master that is gone", clusterNode({ failure: "no answer" }), ["fail reach"]],
   [
     "a Cluster that may not be asked",
-    clusterNode({ cluster: undefined, nodeTimeoutMs: undefined }),
-    ["unknown cluster", "unknown node-timeout"],
+    clusterNode({ cluster: undefined, clusterNodes: undefined, nodeTimeoutMs: undefined }),
+    ["unknown cluster", "unknown moving", "unknown node-timeout"],
   ],
   ["a lock that cannot work", { check: { tookMs: 0, failure: "no" } }, ["fail commands"]],
   ["no SCAN", { prefixes: undefined }, ["unknown keys"]],
@@ -149,6 +162,24 @@ describe("doctor", () => {
       );
     },
   );
+
+  test("names the first slots that are being moved", async () => {
+    const slots = [866, 1, 2, 3, 4, 5].map((slot) => `[${slot}->-a1]`).join(" ");
+    const { servers } = await reportOn(clusterNode({ clusterNodes: nodesWith(slots) }));
+    const text = expect.stringContaining("6 slots (866, 1, 2, 3, 4, …) from or to this node");
+    expect(servers[0]?.findings).toContainEqual(expect.objectContaining({ level: "warn", text }));
+  });
+
+  test("advises +scan only to a user who lacks it", async () => {
+    const textOf = async (facts: Partial<Facts>) =>
+      (await reportOn(facts)).findings.find(({ check }) => check === "keys")?.text;
+    expect(await textOf({ prefixes: undefined })).toContain("ACL SETUSER default +scan");
+    // Valkey 9.1 permits a user databases, too.
+    const scanFailure = "NOPERM No permissions to access database";
+    expect(await textOf({ scanFailure })).toBe(
+      `the keys under lock:submit: were not looked at: ${scanFailure}`,
+    );
+  });
 
   test("names a node that is silent", async () => {
     const { servers } = await reportOn(clusterNode({ failure: "silence" }));

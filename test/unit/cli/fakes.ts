@@ -70,6 +70,8 @@ export interface ServerFacts {
   readonly info?: Info | undefined;
   readonly cluster?: Info | undefined;
   readonly nodeTimeoutMs?: number | undefined;
+  /** Its line in CLUSTER NODES, and its peers'. */
+  readonly clusterNodes?: string | undefined;
   /** `save` of the configuration; `undefined` where it may not be read. */
   readonly save?: string;
 }
@@ -88,6 +90,8 @@ interface PrefixFacts {
 export interface Facts {
   readonly servers: readonly ServerFacts[];
   readonly check: { readonly tookMs: number; readonly failure: string | undefined };
+  /** The server's error at each SCAN. */
+  readonly scanFailure?: string;
   /** `undefined` where SCAN is not permitted. */
   readonly prefixes: readonly PrefixFacts[] | undefined;
   /** Whether an order has left its answer. */
@@ -120,15 +124,15 @@ export const rightFacts: Facts = {
   prefixes: [{ keyPrefix: "lock:submit:", foreign: 0, endless: 0, setBack: 0, isComplete: true }],
 };
 
-const refused = new Error("NOPERM this user has no permissions");
-
 const infoText = (info: Info) =>
   Object.entries(info)
     .map(([field, value]) => (value === undefined ? "" : `${field}:${value}\r\n`))
     .join("");
 
-function given<Value>(value: Value | undefined): Value {
-  if (value === undefined) throw refused;
+function given<Value>(value: Value | undefined, command = "info"): Value {
+  if (value === undefined) {
+    throw new Error(`NOPERM User clerk has no permissions to run the '${command}' command`);
+  }
   return value;
 }
 
@@ -153,17 +157,19 @@ export async function examined(
         if (failure !== undefined) throw new Error(failure);
         return `# Server\r\n${infoText(given(info))}`;
       },
-      cluster: async () => infoText(given(server.cluster)),
+      cluster: async (what) =>
+        what === "NODES" ? given(server.clusterNodes) : infoText(given(server.cluster)),
       config: async (_get, name) => [
         name,
         name === "save" ? given(server.save) : `${given(server.nodeTimeoutMs)}`,
       ],
       dbsize: async () => 1_000,
       scan: async (_cursor, _match, pattern) => {
+        if (facts.scanFailure !== undefined) throw new Error(facts.scanFailure);
         if (pattern?.startsWith("{")) {
           return ["0", facts.hasRecords ? [`{lock:submit:42}:${"a".repeat(22)}`] : []];
         }
-        const prefix = given(prefixes).find(({ keyPrefix }) => `${keyPrefix}*` === pattern);
+        const prefix = given(prefixes, "scan").find(({ keyPrefix }) => `${keyPrefix}*` === pattern);
         if (!prefix?.isComplete) clock += 10_000;
         const keys = Array.from(
           { length: (prefix?.foreign ?? 0) + (prefix?.setBack ?? 0) },
