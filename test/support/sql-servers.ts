@@ -50,7 +50,26 @@ const postgresql: Kind = {
   url: (port) => `postgres://shop@127.0.0.1:${port}/postgres`,
 };
 
+/** What MariaDB and MySQL have in common. */
+const mysqlLike = (...more: string[]): Pick<Kind, "args" | "ready" | "url"> => ({
+  args: (folder, port, isSafe) => [
+    ...["--no-defaults", `--datadir=${join(folder, "data")}`, "--bind-address=127.0.0.1"],
+    // At its start, MariaDB removes what is called #sql in its folder: also another server's.
+    `--tmpdir=${folder}`,
+    ...[
+      `--port=${port}`,
+      `--socket=${join(folder, "socket")}`,
+      `--pid-file=${join(folder, "pid")}`,
+    ],
+    ...["--innodb-buffer-pool-size=32M", "--max-connections=200", ...more],
+    `--innodb-flush-log-at-trx-commit=${isSafe ? 1 : 0}`,
+  ],
+  ready: /ready for connections/,
+  url: (port) => `mysql://root@127.0.0.1:${port}/shop`,
+});
+
 const mariadb: Kind = {
+  ...mysqlLike("--skip-name-resolve"),
   name: "MariaDB",
   debian: ["mariadb-server", "mariadb"],
   folders: () => ["/usr/sbin", "/usr/local/sbin"],
@@ -60,16 +79,6 @@ const mariadb: Kind = {
     ...["--auth-root-authentication-method=normal", "--innodb-flush-log-at-trx-commit=0"],
     `--tmpdir=${folder}`,
   ],
-  args: (folder, port, isSafe) => [
-    ...["--no-defaults", `--datadir=${join(folder, "data")}`, "--bind-address=127.0.0.1"],
-    // At its start, each server removes what is called #sql in its folder: also another server's.
-    `--tmpdir=${folder}`,
-    ...[`--port=${port}`, `--socket=${join(folder, "socket")}`, "--skip-name-resolve"],
-    ...[`--pid-file=${join(folder, "pid")}`, "--innodb-buffer-pool-size=32M"],
-    ...["--max-connections=200", `--innodb-flush-log-at-trx-commit=${isSafe ? 1 : 0}`],
-  ],
-  ready: /ready for connections/,
-  url: (port) => `mysql://root@127.0.0.1:${port}/shop`,
 };
 
 /** Debian's `mysqld` is MariaDB, so one of MySQL has to be named. */
@@ -77,6 +86,7 @@ const mysqld = process.env["MYSQL_SERVER_BIN"];
 export const isMysqlNamed = Boolean(mysqld);
 
 const mysql: Kind = {
+  ...mysqlLike("--mysqlx=OFF", "--secure-file-priv=NULL"),
   name: "MySQL",
   debian: ["mysql-server", "mysql"],
   folders: () => [],
@@ -85,15 +95,6 @@ const mysql: Kind = {
     ...[create, "--no-defaults", "--initialize-insecure", `--datadir=${join(folder, "data")}`],
     `--tmpdir=${folder}`,
   ],
-  args: (folder, port, isSafe) => [
-    ...["--no-defaults", `--datadir=${join(folder, "data")}`, "--bind-address=127.0.0.1"],
-    ...[`--port=${port}`, `--socket=${join(folder, "socket")}`, `--tmpdir=${folder}`],
-    ...[`--pid-file=${join(folder, "pid")}`, "--innodb-buffer-pool-size=32M", "--mysqlx=OFF"],
-    ...["--max-connections=200", `--innodb-flush-log-at-trx-commit=${isSafe ? 1 : 0}`],
-    "--secure-file-priv=NULL",
-  ],
-  ready: /ready for connections/,
-  url: (port) => `mysql://root@127.0.0.1:${port}/shop`,
 };
 
 export interface SqlServerOptions {
