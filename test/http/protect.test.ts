@@ -207,6 +207,7 @@ describe("protect unseen", () => {
   const times = { ttlMs: 3_000, maxHoldMs: 3_000 };
 
   let given: ReturnType<typeof recordWarnings>;
+  let lock: coreEntry.SubmitLock | undefined;
   let server: Server | undefined;
   let client: HttpClient | undefined;
   /** Without the lock's own, of any order that has not ended at maxHoldMs. */
@@ -215,11 +216,13 @@ describe("protect unseen", () => {
   beforeEach(() => {
     given = recordWarnings();
   });
-  afterEach(() => {
-    given.restore();
+  afterEach(async () => {
     client?.close();
     server?.closeAllConnections();
     server?.close();
+    // An order that is still at work would warn in the next test.
+    await lock?.close({ timeoutMs: 0 });
+    given.restore();
   });
 
   /** A shop on a copy of the package that has not warned yet. */
@@ -230,15 +233,16 @@ describe("protect unseen", () => {
     vi.resetModules();
     const { submitGuard }: typeof expressEntry = await import("../../src/express/index.ts");
     const { MemoryStore, SubmitLock }: typeof coreEntry = await import("../../src/index.ts");
-    const lock = new SubmitLock({ store: new MemoryStore(), ...times });
+    const fresh = new SubmitLock({ store: new MemoryStore(), ...times });
+    lock = fresh;
     const app = lib();
-    app.post("/orders", ...handlersOf(submitGuard({ lock, userId: () => "42" })));
+    app.post("/orders", ...handlersOf(submitGuard({ lock: fresh, userId: () => "42" })));
     server = createServer(app);
     client = openClient(1, await listen(server));
     const submit = client.call;
-    const isFree = () => canAcquire(lock, "42");
+    const isFree = () => canAcquire(fresh, "42");
     const isFreeAgain = () => until(isFree, { what: "the lock to be free" });
-    return { lock, submit, isFree, isFreeAgain };
+    return { lock: fresh, submit, isFree, isFreeAgain };
   }
 
   const streaming = (guard: expressEntry.SubmitGuard): RequestHandler[] => [
