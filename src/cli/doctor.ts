@@ -9,7 +9,7 @@ import type { Arguments, CliTarget, Context } from "./context.ts";
 import { exitCode, toCliError } from "./failure.ts";
 import { findLocks } from "./list.ts";
 import { clientOf, scanKeys } from "./scan.ts";
-import { duration, json, type Paint, plural, visible } from "./terminal.ts";
+import { duration, firstOf, json, type Paint, plural, visible } from "./terminal.ts";
 
 export interface Report {
   readonly servers: readonly ServerReport[];
@@ -231,12 +231,11 @@ async function lookAtCluster(node: ServerPort, ttlMs: number, add: Add): Promise
   }
   const nodes = await ifPermitted(node, ["cluster", "NODES"]);
   const [line = ""] = /^.*\bmyself\b.*$/m.exec(String(nodes)) ?? [];
-  const open = [...line.matchAll(/\[(\d+)-[<>]-/g)].map(([, slot]) => slot);
+  const open = [...line.matchAll(/\[(\d+)-[<>]-/g)].map(([, slot = ""]) => slot);
   if (nodes === undefined) {
     add("unknown", "moving", "slots that are being moved: not permitted (+cluster|nodes)");
   } else if (open.length > 0) {
-    const some = open.length > 5 ? [...open.slice(0, 5), "…"] : open;
-    const text = `a move of ${plural(open.length, "slot")} (${some.join(", ")}) from or to this node has not ended: until then, requests with idempotency of their users are 503`;
+    const text = `a move of ${plural(open.length, "slot")} (${firstOf(open)}) from or to this node has not ended: until then, requests with idempotency of their users are 503`;
     const remedy =
       "if nothing moves slots now, that was interrupted: redis-cli --cluster fix ends it";
     add("warn", "moving", text, remedy);

@@ -16,6 +16,7 @@ import {
   columns,
   count,
   duration,
+  firstOf,
   json,
   type Paint,
   plural,
@@ -170,8 +171,7 @@ export function listText(
     lines.push(paint("yellow", text));
   }
   if (strange.length > 0) {
-    const some = strange.slice(0, 5).map(visible).join(", ");
-    const names = args.has("no-ids") ? "" : `: ${some}${strange.length > 5 ? ", …" : ""}`;
+    const names = args.has("no-ids") ? "" : `: ${firstOf(strange)}`;
     const are = `${plural(strange.length, "key")} under this prefix ${strange.length === 1 ? "is" : "are"} of no user id, and may be locks of another program, or of a keyOf that hashes the id`;
     lines.push(paint("yellow", are + names));
   }

@@ -91,6 +91,11 @@ export function count(value: number): string {
   return String(value).replace(/\B(?=(\d{3})+$)/g, " ");
 }
 
+/** The first five, and whether there are more. */
+export function firstOf(names: readonly string[]): string {
+  return [...names.slice(0, 5).map(visible), ...(names.length > 5 ? ["…"] : [])].join(", ");
+}
+
 export function plural(value: number, noun: string): string {
   return `${count(value)} ${noun}${value === 1 ? "" : "s"}`;
 }

@@ -48,7 +48,7 @@ export const refusals: Readonly<
     /^ERR (DB index is out of range|invalid DB index|SELECT is not allowed in cluster mode)/,
   // The second pattern is of servers below 6.2, the third of those with `rename-command`.
   info: /^NOPERM\b.*'client\|info'|^ERR unknown subcommand .*\bINFO\b|^ERR unknown command ['`]client\b/i,
-  // The third is of a Valkey without its module for Lua, the others of a command within a script.
+  // The third is of a Valkey without its module for Lua, the last three of a command within a script.
   command:
     /^NOPERM\b|^ERR unknown command|^ERR Could not find scripting engine|can't run this command or subcommand|ACL failure in script|Unknown (\w+ )?command called from script/,
 };
